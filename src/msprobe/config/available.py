@@ -1,0 +1,57 @@
+"""Fields and values that are checked but whose effect is not built yet. When one gets built, its row goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.config.messages import Loc
+from msprobe.config.result import Config
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that is not built: the field (of the chosen task's section after `section.`), the values that need it, the words for it."""
+
+    field: str
+    needs: Callable[[Any], bool]
+    feature: str
+    instead: str
+
+
+def _among(*values: str) -> Callable[[Any], bool]:
+    return lambda value: any(item in values for item in (value if isinstance(value, tuple) else (value,)))
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None
+
+
+NOT_YET: tuple[Row, ...] = (
+    Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
+    Row("task", _among("structure"), "task structure", 'use "statistics" or "tensor"'),
+    Row("task", _among("nan_check"), "task nan_check", 'use "statistics" or "tensor"'),
+    Row("task", _among("acc_check"), "task acc_check", 'use "statistics" or "tensor"'),
+    Row("task", _among("overflow_check"), "task overflow_check", 'use "statistics" or "tensor"'),
+    Row("task", _among("exception_dump"), "task exception_dump", 'use "statistics" or "tensor"'),
+    Row("level", _among("L2"), "recording kernels (level L2)", 'use "L0", "L1" or "mix"'),
+    Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
+    Row("section.summary_mode", _among("md5"), "summary_mode md5", 'use "statistics"'),
+    Row("section.summary_mode", _among("xor"), "summary_mode xor", 'use "statistics"'),
+    Row("section.bench_path", _is_set, "comparing with an earlier dump while recording", "leave it out and use msprobe compare"),
+    Row("section.diff_nums", lambda value: value != 1, "ending after some differences (diff_nums)", "leave it out"),
+    Row("async_dump", lambda value: value is True, "asynchronous recording", "set it to false or leave it out"),
+    Row("dump_enable", _is_set, "switching recording on and off from the file (dump_enable)", "leave it out"),
+    Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
+)
+
+
+def not_yet(config: Config) -> Iterator[tuple[Loc, Any, str]]:
+    """Place, value and message for everything in `config` that would need what is not built."""
+    for row in NOT_YET:
+        head, _, name = row.field.rpartition(".")
+        value = getattr(config.section if head else config, name)
+        if row.needs(value):
+            loc: Loc = (config.task, name) if head else (name,)
+            yield loc, value, f"{row.feature} is not available yet: {row.instead}"

@@ -1,0 +1,138 @@
+"""What no field can tell alone: which fields go together, and with which framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msprobe.config.messages import Loc
+from msprobe.config.paths import why_not_directory, why_not_writable
+from msprobe.config.result import Config
+from msprobe.config.values import TASKS, one_of
+
+Problem = tuple[Loc, Any, str]
+
+TASKS_OF: dict[str, tuple[str, ...]] = {
+    "pytorch": tuple(task for task in TASKS if task not in ("overflow_check", "exception_dump")),
+    "mindspore": tuple(task for task in TASKS if task not in ("acc_check", "nan_check")),
+}
+TITLE = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
+
+# A second backward pass over one graph gets `.pass1` at the end of its names.
+_PASS = r"(\.pass[0-9]+)?"
+_MODULE_NAME = {
+    "pytorch": re.compile(r"Module\..+\.(forward|backward)\.[0-9]+" + _PASS),
+    "mindspore": re.compile(r"(Cell|Module)\..+\.(forward|backward)\.[0-9]+" + _PASS),
+}
+_API_NAME = re.compile(r"(?!Module\.|Cell\.).+\..+\.[0-9]+\.(forward|backward)" + _PASS)
+
+
+def structure_level(task: str, level: str) -> str:
+    """The level that is used: task structure knows L0 and mix only, anything else becomes mix."""
+    return "mix" if task == "structure" and level not in ("L0", "mix") else level
+
+
+def broken_rules(config: Config) -> Iterator[Problem]:
+    """Place, value and reason of every rule that `config` breaks."""
+    yield from _task(config)
+    yield from _level(config)
+    yield from _async_dump(config)
+    yield from _scope(config)
+    yield from _nan_check(config)
+    yield from _directories(config)
+
+
+def useless_fields(config: Config) -> Iterator[tuple[Loc, str]]:
+    """Place and remark for fields that are right but have no effect in this combination."""
+    section = config.section
+    if section.tensor_list and config.level == "debug":
+        yield (config.task, "tensor_list"), 'has no effect at level "debug"'
+    if section.diff_nums != 1 and section.bench_path is None:
+        yield (config.task, "diff_nums"), "has no effect without bench_path"
+
+
+def _task(config: Config) -> Iterator[Problem]:
+    allowed = TASKS_OF[config.framework]
+    if config.task not in allowed:
+        other = next(TITLE[name] for name in TASKS_OF if name != config.framework)
+        yield ("task",), config.task, f"this task exists for {other} only; on {TITLE[config.framework]} it must be {one_of(allowed)}"
+
+
+def _level(config: Config) -> Iterator[Problem]:
+    task, level = config.task, config.level
+    if level == "debug" and task not in ("statistics", "tensor"):
+        yield ("level",), level, f'works with task "statistics" or "tensor" only, and the task is "{task}"'
+    if task in ("overflow_check", "exception_dump") and level != "L2" and config.framework == "mindspore":
+        yield ("level",), level, f'must be "L2" with task "{task}"'
+    if task == "nan_check" and level != "L1":
+        yield ("level",), level, 'must be "L1" with task "nan_check"'
+    if level == "L2" and config.framework == "pytorch" and task in ("statistics", "tensor") and not config.section.list:
+        yield (task, "list"), [], 'level "L2" needs the name of the API here, such as ["Functional.linear.0.forward"]'
+
+
+def _async_dump(config: Config) -> Iterator[Problem]:
+    if not config.async_dump:
+        return
+    loc: Loc = ("async_dump",)
+    if config.task not in ("statistics", "tensor"):
+        yield loc, True, f'works with task "statistics" or "tensor" only, and the task is "{config.task}"'
+    elif config.level == "L2":
+        yield loc, True, 'works at level "L0", "L1", "mix" or "debug" only, and the level is "L2"'
+    if config.task == "tensor" and config.level != "debug" and not config.section.list:
+        yield (config.task, "list"), [], (
+            "async_dump with task tensor keeps whole tensors in device memory until the step ends, so name here what is to be recorded"
+        )
+    mode = config.section.summary_mode
+    if mode == "md5" or (isinstance(mode, tuple) and "md5" in mode):
+        yield (config.task, "summary_mode"), mode, 'async_dump cannot compute checksums; use "statistics", or set async_dump to false'
+
+
+def _scope(config: Config) -> Iterator[Problem]:
+    scope, level = config.section.scope, config.level
+    loc: Loc = (config.task, "scope")
+    if not scope:
+        return
+    if len(scope) != 2:
+        yield loc, scope, f"must hold exactly two names, the first and the last of the range, but holds {len(scope)}"
+        return
+    module = _MODULE_NAME[config.framework]
+    kind = "Cell" if config.framework == "mindspore" else "Module"
+    module_form = f"a module name such as {kind}.conv1.Conv2d.forward.0"
+    api_form = "an API name such as Functional.relu.0.forward"
+    for i, name in enumerate(scope):
+        is_module, is_api = bool(module.fullmatch(name)), bool(_API_NAME.fullmatch(name))
+        if level == "L0" and not is_module:
+            yield (*loc, i), name, f'must be {module_form} at level "L0"'
+        elif level == "L1" and not is_api:
+            yield (*loc, i), name, f'must be {api_form} at level "L1"'
+        elif not (is_module or is_api):
+            yield (*loc, i), name, f"must be {module_form}, or {api_form}"
+
+
+def _nan_check(config: Config) -> Iterator[Problem]:
+    mode = config.section.data_mode
+    if config.task == "nan_check" and not mode.output:
+        yield (config.task, "data_mode"), ["input"], 'task nan_check looks at outputs: add "output", or use ["all"]'
+
+
+def _directories(config: Config) -> Iterator[Problem]:
+    section = config.section
+    if config.load is None or config.load.dump_after_load:
+        reason = why_not_writable(config.dump_path)
+        if reason:
+            yield ("dump_path",), config.dump_path, reason
+    if config.load is not None:
+        reason = why_not_directory(config.load.path)
+        if reason:
+            yield ("load", "path"), config.load.path, reason
+    if section.bench_path is not None:
+        reason = why_not_directory(section.bench_path)
+        if reason:
+            yield (config.task, "bench_path"), section.bench_path, reason
+        if section.summary_mode != "md5":
+            yield (config.task, "bench_path"), section.bench_path, 'needs "summary_mode": "md5", in the earlier dump and here'
+    if config.task == "acc_check":
+        reason = why_not_writable(section.error_data_path)
+        if reason:
+            yield (config.task, "error_data_path"), section.error_data_path, reason
