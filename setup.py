@@ -1,18 +1,42 @@
 """Builds the optional C kernels; everything else is in pyproject.toml."""
 
+from __future__ import annotations
+
+import sys
+import sysconfig
+from glob import glob
+
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+# CPython without the GIL has no stable ABI yet; there the kernels are built for the one version.
+STABLE_ABI = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+class BuildKernels(build_ext):
+    """Adds the flags that depend on which compiler was found."""
+
+    def build_extension(self, ext: Extension) -> None:
+        if self.compiler.compiler_type == "msvc":
+            ext.extra_compile_args = ["/O2", "/fp:precise", "/std:c11"]
+        else:
+            # No contraction: results must not depend on whether the CPU has fused multiply-add.
+            ext.extra_compile_args = ["-std=gnu99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+            ext.libraries = ["m", "pthread"] if self.compiler.compiler_type == "unix" else ["m"]
+        super().build_extension(ext)
+
 
 setup(
+    cmdclass={"build_ext": BuildKernels},
     ext_modules=[
         Extension(
             "msprobe.numerics._kernels",
             sources=["src/msprobe/numerics/_kernels.c"],
-            extra_compile_args=["-O3", "-fno-math-errno"],
-            libraries=["m", "pthread"],
-            define_macros=[("Py_LIMITED_API", "0x030A0000")],
-            py_limited_api=True,
+            depends=sorted(glob("src/msprobe/numerics/csrc/*")),
+            define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
+            py_limited_api=STABLE_ABI,
             optional=True,  # no compiler: the install succeeds and numpy does the work
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

@@ -1,0 +1,121 @@
+"""The statistics in numpy alone, for where the C kernels could not be built: the same meaning, slower."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .decode import decode, storage_dtype
+from .dtypes import DType, by_code
+
+EMPTY = (None, None, None, None)
+_CHUNK = 1 << 16
+# Sums of squares from here on lost nothing to underflow (csrc/summary.h has the same bound).
+_SAFE_LOW = 2.0**-900
+
+
+def stored_at(address: int, dtype: DType, nbytes: int) -> npt.NDArray[Any]:
+    """The memory at ``address`` as a flat array of stored elements, not copied; it need not be aligned."""
+    if address == 0:
+        raise ValueError(f"address 0 cannot hold {nbytes // dtype.itemsize} elements")
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    return np.frombuffer(memory, storage_dtype(dtype))
+
+
+def summarize(address: int, code: int, numel: int) -> tuple[Any, ...]:
+    """(Max, Min, Mean, Norm) of ``numel`` contiguous elements at ``address``; the twin of the kernel."""
+    dtype = by_code(code)
+    if numel < 0:
+        raise ValueError(f"numel is {numel}, which no tensor has")
+    if numel == 0:
+        return EMPTY
+    return summarize_stored(stored_at(address, dtype, numel * dtype.itemsize), dtype)
+
+
+def summarize_strided(address: int, code: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Any, ...]:
+    """(Max, Min, Mean, Norm) of a view, strides in elements and not negative; the twin of the kernel."""
+    dtype = by_code(code)
+    if len(shape) != len(strides):
+        raise ValueError(f"shape has {len(shape)} dimensions and strides has {len(strides)}")
+    for k, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        if size < 0 or stride < 0:
+            raise ValueError(f"dimension {k} has size {size} and stride {stride}; neither may be negative")
+    if 0 in shape:
+        return EMPTY
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    flat = stored_at(address, dtype, extent * dtype.itemsize)
+    kept = [(size, stride) for size, stride in zip(shape, strides, strict=True) if stride and size > 1]
+    repeat = math.prod(size for size, stride in zip(shape, strides, strict=True) if not stride)
+    view = np.lib.stride_tricks.as_strided(flat, [n for n, _ in kept], [s * dtype.itemsize for _, s in kept], writeable=False)
+    return summarize_stored(view, dtype, repeat)
+
+
+def summarize_stored(stored: npt.NDArray[Any], dtype: DType, repeat: int = 1) -> tuple[Any, ...]:
+    """(Max, Min, Mean, Norm) of stored elements of any strides, each of which counts ``repeat`` times."""
+    if stored.size == 0:
+        return EMPTY
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        walk: Any = np.nditer(stored, flags=["external_loop", "buffered"], order="K", buffersize=_CHUNK)
+        with walk:
+            for part in walk:
+                yield from (part[k : k + _CHUNK] for k in range(0, part.size, _CHUNK))
+
+    with np.errstate(all="ignore"):
+        if dtype.kind == "b":
+            return (bool(stored.any()), bool(stored.all()), None, None)
+        if dtype.kind in "ui":
+            return _integers(chunks, stored.size, repeat)
+        return _floats(chunks, dtype, stored.size, repeat)
+
+
+def _integers(chunks: Callable[[], Iterator[npt.NDArray[Any]]], count: int, repeat: int) -> tuple[Any, ...]:
+    highest: list[int] = []
+    lowest: list[int] = []
+    total = 0
+    squares = 0.0
+    for part in chunks():
+        highest.append(int(part.max()))
+        lowest.append(int(part.min()))
+        # halves, because a sum of 64-bit integers does not fit 64 bits
+        total += (int((part >> 32).sum(dtype=part.dtype)) << 32) + int((part & 0xFFFFFFFF).sum()) if part.itemsize == 8 else int(part.sum())
+        real = part.astype(np.float64)
+        squares += float(np.square(real).sum())
+    return (max(highest), min(lowest), total / count, math.sqrt(squares * repeat))
+
+
+def _floats(chunks: Callable[[], Iterator[npt.NDArray[Any]]], dtype: DType, count: int, repeat: int) -> tuple[Any, ...]:
+    def one_pass(scale: float) -> tuple[float, float, float, float]:
+        highest, lowest, total, squares = -math.inf, math.inf, 0.0, 0.0
+        for part in chunks():
+            values = decode(part, dtype)
+            if scale != 1.0:
+                values = values * scale
+            if dtype.kind == "c":
+                if np.isnan(values).any():  # the magnitude of (inf, nan) would be inf
+                    return (math.nan, math.nan, math.nan, math.nan)
+                values = np.hypot(values.real, values.imag)
+            highest = max(highest, float(np.fmax.reduce(values)))
+            lowest = min(lowest, float(np.fmin.reduce(values)))
+            total += float(values.sum())
+            squares += float(np.square(values).sum())
+        return (highest, lowest, total, squares)
+
+    highest, lowest, total, squares = one_pass(1.0)
+    if math.isnan(squares):
+        return (math.nan, math.nan, math.nan, math.nan)
+    mean, norm = total / count, math.sqrt(squares * repeat) if squares * repeat < math.inf else math.inf
+    big = max(abs(highest), abs(lowest))
+    overflow = norm == math.inf and (big < math.inf or dtype.kind == "c")
+    if overflow or (0 < big < math.inf and squares < _SAFE_LOW):
+        exponent = max(-1000, min(1000, math.frexp(big)[1])) if big < math.inf else 1000
+        _, _, total, squares = one_pass(math.ldexp(1.0, -exponent))
+        mean, norm = float(np.ldexp(total / count, exponent)), float(np.ldexp(np.sqrt(squares * repeat), exponent))
+    # the true mean lies between the two; rounding may have carried it over
+    mean = mean if math.isnan(mean) else min(max(mean, lowest), highest)
+    return (highest + 0.0, lowest + 0.0, mean, norm)
