@@ -118,7 +118,7 @@ class EmptySection(_Model):
 class LoadSection(_Model):
     """Replaces inputs of modules by recorded ones. PyTorch only."""
 
-    path: Path = Field(description="Dump directory, the parent of its step<N> directories.", examples=["/home/data_dump_a"])
+    path: Path = Field(description="Dump directory, the one that holds step0, step1 and so on.", examples=["/home/data_dump_a"])
     modules: ModuleCalls = Field(
         description="Calls whose inputs are replaced: the names of their tensor files up to .input or .kwargs.",
         examples=[["Module.relu.ReLU.forward.0"]],

@@ -62,7 +62,7 @@ def _advice(name: str, above: tuple[str, ...], known: tuple[str, ...], task: str
         home = task if task in homes else homes[0]
         return f"has no effect at the top level: move it into the section {show(home)}"
     if homes:
-        return f"has no effect in section {show(above[0])}: only {' and '.join(show(home) for home in homes)} have this field"
+        return f"has no effect in section {show(above[0])}: it belongs into {' or '.join(show(home) for home in homes)}"
     close = nearest(name, known)
     if close:
         return f"is not a known field and has no effect; did you mean {show(close)}?"

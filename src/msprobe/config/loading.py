@@ -95,7 +95,9 @@ def _load(config_path: Any, framework: str, arguments: dict[str, Any], warn: Cal
     for loc, remark in useless_fields(config):
         warn(place.remark(loc, remark))
     written = known | sections
-    for loc, value, reason in chain(broken_rules(config), not_yet(config)):
+    broken = list(broken_rules(config))
+    wrong_places = {loc for loc, _, _ in broken}  # what is wrong anyway need not be told that it is not built yet either
+    for loc, value, reason in chain(broken, (item for item in not_yet(config) if item[0] not in wrong_places)):
         problems.append(place.problem(loc, _raw(written, loc, value), reason))
     if problems:
         raise ConfigError("\n".join(problems))
