@@ -1,0 +1,113 @@
+"""Creating the directory of a step and its small files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from msprobe.format import layout
+from msprobe.writer.exchange import put_over
+from msprobe.writer.growing_file import GrowingFile, hidden_name, write_new
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
+
+
+class StepFiles:
+    """The directory, the empty documents in it, meta.json and the error log. Methods raise OSError."""
+
+    def __init__(self, directory: str, growing: Sequence[GrowingFile], tensors: bool) -> None:
+        self._directory = directory
+        self._growing = growing
+        self._tensors = tensors
+        self._meta = os.path.join(directory, layout.META)
+        self._errors = os.path.join(directory, layout.ERRORS)
+        self._meta_size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all JSON files."""
+        return sum(file.size for file in self._growing) + self._meta_size
+
+    def open(self) -> None:
+        """Make the directory and an empty, valid document under every name; what an earlier run left under them is replaced."""
+        if not _make_directory(self._directory):
+            self._remove_leftovers()
+        if self._tensors:
+            _make_directory(os.path.join(self._directory, layout.TENSORS))
+        main, *others = self._growing
+        _place(main.hidden, main.path, main.shell)
+        # The other documents start as the same two bytes: one file under several names, until each gets its own content.
+        empty = [*(file.path for file in others), self._meta]
+        hidden = hidden_name(self._directory, layout.META)
+        write_new(hidden, b"{}")
+        for path in empty:
+            try:
+                os.link(hidden, path)
+            except FileExistsError:
+                _place(hidden + "~", path, b"{}")
+            except OSError as problem:
+                if problem.errno not in _NO_LINKS:
+                    raise
+                _place(hidden + "~", path, b"{}")
+        os.unlink(hidden)
+        self._meta_size = 2
+
+    def restore(self) -> list[GrowingFile]:
+        """Make again what someone took away, as empty documents; returns which."""
+        _make_directory(self._directory)
+        if self._tensors:
+            _make_directory(os.path.join(self._directory, layout.TENSORS))
+        gone = [file for file in self._growing if not file.intact()]
+        for file in gone:
+            _place(file.hidden, file.path, file.shell)
+            file.restart()
+        return gone
+
+    def write_meta(self, text: str) -> None:
+        data = text.encode()
+        _place(hidden_name(self._directory, layout.META), self._meta, data)
+        self._meta_size = len(data)
+
+    def append_errors(self, lines: list[str]) -> None:
+        """Move `lines` to the error log; they stay in the list where that fails."""
+        count = len(lines)
+        if not count:
+            return
+        text = "".join(line.rstrip("\n") + "\n" for line in lines[:count])
+        descriptor = os.open(self._errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            view = memoryview(text.encode("utf-8", "backslashreplace"))
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+        del lines[:count]
+
+    def _remove_leftovers(self) -> None:
+        """Hidden twins, and files that this run does not write."""
+        mine = {layout.META, *(os.path.basename(file.path) for file in self._growing)}
+        contract = {layout.DUMP, layout.STACK, layout.CONSTRUCT, layout.META, layout.ERRORS}
+        for name in os.listdir(self._directory):
+            twin = name.startswith(".") and name.rstrip("~").endswith(".next") and name.rstrip("~")[1:-5] in contract
+            if twin or name in contract - mine:
+                os.unlink(os.path.join(self._directory, name))
+
+
+def _make_directory(path: str) -> bool:
+    """True where the directory is new."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return False
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+    return True
+
+
+def _place(hidden: str, path: str, data: bytes) -> None:
+    """Put a whole small file under its name."""
+    write_new(hidden, data)
+    put_over(hidden, path)
