@@ -1,0 +1,194 @@
+"""PrecisionDebugger: start, stop and step, and nothing clever."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from msprobe import log
+from msprobe.config import Config, load_config
+from msprobe.errors import MsprobeException, UsageError
+from msprobe.log import logger
+from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
+from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
+from msprobe.pytorch.dump.module_dump.naming import Model, checked_models
+from msprobe.pytorch.dump.recorder import Recorder
+from msprobe.pytorch.dump.step_record import StepRecord
+from msprobe.pytorch.dump.window import Window
+from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.selecting import make_selection
+from msprobe.pytorch.torch_internals import MODULE_CALL_CODES
+from msprobe.recording.stacks import StackCache
+from msprobe.writer import TensorPool
+
+
+class _Session:
+    """The state behind the one debugger of a process."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.lock = threading.RLock()
+        self.number = 0
+        self.recorder = Recorder(StackCache(MODULE_CALL_CODES))
+        uses_apis = config.level in ("L1", "mix")
+        self.table = ApiTable(read_operations()) if uses_apis else None
+        self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
+        section = config.section
+        saves = config.task == "tensor" or bool(section.tensor_list)
+        self.pool = TensorPool() if saves else None
+        self.window: Window | None = None
+        self.step: StepRecord | None = None
+        self.late = 0
+        self.old_steps: list[StepRecord] = []
+        self.told_rank = False
+        self.pid = os.getpid()
+
+    def start(self, model: Model | None, rank_id: int | None) -> None:
+        config = self.config
+        if config.level in ("L0", "mix") and model is None:
+            raise UsageError(f'start(model): model is missing; level "{config.level}" records modules and needs it')
+        if model is not None and config.level != "L1":
+            checked_models(model)
+        if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
+            raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
+        if self.window is not None or os.getpid() != self.pid:
+            return
+        if config.step and self.number not in config.step:
+            return
+        rank = current_rank() if rank_id is None else rank_id
+        log.set_rank(rank)
+        if config.rank and rank not in config.rank:
+            if rank is None and not self.told_rank:
+                self.told_rank = True
+                logger.warning('"rank" is set, but this process has no rank (no process group): nothing is recorded; leave "rank" empty here')
+            return
+        if self.step is None:
+            self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool, self.recorder.stacks)
+            logger.info(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
+        self.recorder.step = self.step
+        self.window = Window(self.recorder, self.table, self.spelling)
+        hooked = self.window.open(model if config.level != "L1" else None)
+        self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
+
+    def stop(self) -> None:
+        window, self.window = self.window, None
+        if window is None or os.getpid() != self.pid:
+            return
+        window.close()
+        self.recorder.step = None
+        if self.step is not None:
+            self.step.writer.flush()
+
+    def end_step(self) -> None:
+        self.stop()
+        step, self.step = self.step, None
+        self.number += 1
+        if step is None or os.getpid() != self.pid:
+            return
+        late = sum(old.take_late() for old in self.old_steps)
+        step.close(late)
+        self.old_steps = [*self.old_steps[-3:], step]
+
+
+class PrecisionDebugger:
+    """Records what every module and every API call of a training or inference step takes in and gives out.
+
+    There is one debugger in a process: constructing a second one gives the first, its arguments are ignored. Every method may also be
+    called on the class.
+
+    Args:
+        config_path: a config.json; without it the packaged defaults hold.
+        task, dump_path, level, step: take precedence over the file's fields of the same names.
+
+    Raises:
+        ConfigError: a field has a value that is not allowed.
+    """
+
+    _instance: PrecisionDebugger | None = None
+    _session: _Session | None = None
+
+    def __new__(
+        cls,
+        config_path: str | None = None,
+        task: str | None = None,
+        dump_path: str | None = None,
+        level: str | None = None,
+        step: Iterable[int | str] | None = None,
+    ) -> PrecisionDebugger:
+        if PrecisionDebugger._instance is None:
+            config = load_config(
+                config_path, framework="pytorch", task=task, dump_path=dump_path, level=level, step=None if step is None else list(step)
+            )
+            PrecisionDebugger._session = _Session(config)
+            PrecisionDebugger._instance = super().__new__(cls)
+        return PrecisionDebugger._instance
+
+    @classmethod
+    def _current(cls) -> _Session:
+        session = PrecisionDebugger._session
+        if session is None:
+            raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
+        return session
+
+    @classmethod
+    def start(cls, model: Model | None = None, token_range: Any = None, rank_id: int | None = None) -> None:
+        """Begin recording; nothing happens if it is on already or if this step or rank is not selected.
+
+        Args:
+            model: a module, or a list or tuple of them; needed at levels L0 and mix. What is inside it is recorded, it itself is not.
+            token_range: not available yet.
+            rank_id: names the directory `rank{rank_id}`; by default the rank of torch.distributed.
+
+        Raises:
+            UsageError: `model` is missing or of a wrong type.
+        """
+        session = cls._current()
+        if token_range is not None:
+            raise UsageError("start(token_range): not available yet")
+        with session.lock:
+            _contained(lambda: session.start(model, rank_id), session)
+
+    @classmethod
+    def stop(cls) -> None:
+        """End recording. Gradients of what was recorded are still recorded until `step`."""
+        session = cls._current()
+        with session.lock:
+            _contained(session.stop, session)
+
+    @classmethod
+    def step(cls) -> None:
+        """End the step: everything is on disk, and the next start() begins a new one."""
+        session = cls._current()
+        with session.lock:
+            _contained(session.end_step, session)
+
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Count steps from `step` on. Call it before the training loop.
+
+        Raises:
+            UsageError: `step` is not an integer of 0 or more.
+        """
+        session = cls._current()
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise UsageError(f"set_init_step(step): step is {step!r}; allowed: an integer of 0 or more")
+        session.number = step
+
+
+def _contained(action: Any, session: _Session) -> None:
+    """Run an action of ours; a mistake of the user's is told, one of ours only logged: the training goes on."""
+    try:
+        action()
+    except MsprobeException:
+        raise
+    except Exception as error:
+        logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
+        try:
+            window, session.window = session.window, None
+            if window is not None:
+                window.close()
+            session.recorder.step = None
+        except Exception as second:
+            logger.error(f"could not switch recording off: {second!r}")

@@ -1,0 +1,76 @@
+"""How a Python function of torch was called: which arguments by position and which by keyword.
+
+Such a function hands its arguments to a function mode in a form of its own (`softmax(x, dim=1)` arrives with `_stacklevel` and `dtype` too). The
+dump shows the call as the user's code wrote it, read from the call instruction of the calling frame.
+"""
+
+from __future__ import annotations
+
+import dis
+from types import CodeType, FrameType
+from typing import Any
+
+Form = tuple[int, tuple[str, ...]]
+"""(number of positional arguments, names of the keyword arguments)"""
+
+_known: dict[tuple[CodeType, int], Form | None] = {}
+_LIMIT = 20_000
+
+
+def form_of_call(frame: FrameType) -> Form | None:
+    """The form of the call that `frame` is making now; None for `f(*args)` and for what is no plain call instruction."""
+    key = (frame.f_code, frame.f_lasti)
+    try:
+        return _known[key]
+    except KeyError:
+        if len(_known) >= _LIMIT:
+            _known.clear()
+        form = _known[key] = _read(*key)
+        return form
+
+
+def _read(code: CodeType, offset: int) -> Form | None:
+    names: tuple[str, ...] = ()
+    before: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "KW_NAMES":  # 3.11, 3.12: just before the call
+            names = code.co_consts[instruction.arg or 0]
+        if instruction.offset == offset:
+            return _form(instruction, before, names)
+        if instruction.opname not in ("KW_NAMES", "PRECALL", "CACHE", "EXTENDED_ARG"):
+            names = ()
+            before = instruction
+    return None
+
+
+def _form(call: dis.Instruction, before: dis.Instruction | None, names: tuple[str, ...]) -> Form | None:
+    total = call.arg or 0
+    if call.opname in ("CALL_FUNCTION_KW", "CALL_KW"):  # 3.10, 3.13: a constant tuple lies on top of the stack
+        if before is None or not isinstance(before.argval, tuple):
+            return None
+        names = before.argval
+        return total - len(names), names
+    if call.opname in ("CALL", "PRECALL", "CALL_FUNCTION", "CALL_METHOD"):
+        return total - len(names), names
+    return None
+
+
+def as_called(
+    parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any], form: Form | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arrange what arrived as it was called.
+
+    Args:
+        parameters: the function's parameter names in order.
+        args, kwargs: what arrived: leading parameters by position, all others by name.
+        form: the form of the call; None leaves everything as it arrived.
+    """
+    if form is None:
+        return args, kwargs
+    positional, names = form
+    given = dict(zip(parameters, args, strict=False))
+    given.update(kwargs)
+    wanted = parameters[:positional]
+    if positional > len(parameters) or any(name not in given for name in (*wanted, *names)):
+        return args, kwargs
+    return tuple(given[name] for name in wanted), {name: given[name] for name in names}

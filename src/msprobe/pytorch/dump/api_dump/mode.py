@@ -1,0 +1,81 @@
+"""The function mode that sees every call of a torch function in its thread, whatever name it was bound to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+from msprobe.recording.calls import ThreadState
+
+_is_compiling = torch_internals.is_compiling
+Record = Callable[[Api, Any, tuple[Any, ...], dict[str, Any]], Any]
+# Written in Python on top of other torch functions, and known by those: `2 / x` is a reciprocal and a product.
+_TRANSPARENT = frozenset(f for f in (getattr(torch.Tensor, "__rdiv__", None),) if hasattr(f, "__wrapped__"))
+
+
+class ApiMode(TorchFunctionMode):
+    """Hands each call of a watched function to `record`, everything else straight on.
+
+    torch takes the mode off while it handles a call, so functions that run inside a watched one are not seen: only the outermost is recorded.
+
+    Args:
+        table: the watched functions.
+        state: what runs in each thread.
+        record: `record(api, function, args, kwargs)` calls the function and gives its result.
+    """
+
+    def __init__(self, table: ApiTable, state: ThreadState, record: Record) -> None:
+        super().__init__()
+        self.active = True
+        """False: the mode lets everything pass and its thread takes it off at its next call."""
+        self._lookup = table.by_function.get
+        self._operators = table.by_operator
+        self._thin = table.thin
+        self._aten = table.operator
+        self._state = state
+        self._record = record
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if _is_compiling() or not self.active:
+            return func(*args, **(kwargs or {}))
+        try:
+            api = self._lookup(func)
+        except TypeError:  # an object that cannot be hashed
+            api = None
+        if api is None:
+            if func in _TRANSPARENT:
+                return self._through(func, args)
+            api = self._aten(func)
+            if api is None:
+                spelling = self._state.spelling
+                api = None if spelling is None else self._operators.get(spelling)
+                if api is None:
+                    return func(*args, **(kwargs or {}))
+        state = self._state
+        if state.inside:
+            return func(*args, **(kwargs or {}))
+        spelling = state.spelling
+        if spelling is not None:
+            state.spelling = None
+            api = self._operators.get(spelling, api)
+        elif api.name in ("sigmoid", "tanh") and api.prefix == "Tensor":
+            api = self._thin.get((api.name, _calling_code()), api)
+        return self._record(api, func, args, kwargs or {})
+
+    def _through(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """Run a transparent function with the mode on."""
+        torch_internals.push_mode(self)
+        try:
+            return func.__wrapped__(*args)
+        finally:
+            torch_internals.remove_mode(self)
+
+
+def _calling_code() -> int:
+    return id(sys._getframe(2).f_code)

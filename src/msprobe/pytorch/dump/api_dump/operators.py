@@ -1,0 +1,76 @@
+"""How an operator was spelled: `x + y`, `1 + x` and `x.add(y)` all reach a function mode as the same method.
+
+While recording is on, thin methods on `torch.Tensor` note the spelling for the call that follows. Methods that arrive under their own name
+(`__eq__`, `__and__`, `__getitem__` …) need none and get none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from msprobe.pytorch.torch_internals import TensorBase
+from msprobe.recording.calls import ThreadState
+
+SPELLINGS = (
+    "__add__ __radd__ __iadd__ __sub__ __isub__ __mul__ __rmul__ __imul__ __truediv__ __itruediv__ __mod__ __imod__ __pow__ __ipow__"
+    " __matmul__ __ifloordiv__ __rand__ __ror__ __rxor__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __abs__ __pos__"
+).split()
+_UNARY = ("__neg__", "__abs__", "__pos__")
+
+
+def _binary(original: Callable[[Any, Any], Any], spelling: str, state: ThreadState) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        before = state.spelling
+        state.spelling = spelling
+        try:
+            return original(self, other)
+        finally:
+            state.spelling = before
+
+    return method
+
+
+def _unary(original: Callable[[Any], Any], spelling: str, state: ThreadState) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        before = state.spelling
+        state.spelling = spelling
+        try:
+            return original(self)
+        finally:
+            state.spelling = before
+
+    return method
+
+
+class OperatorSpelling:
+    """Puts the methods on `torch.Tensor` and takes them off again, leaving `torch.Tensor.__dict__` as it was."""
+
+    def __init__(self, state: ThreadState) -> None:
+        self._before: dict[str, Any] = {}
+        own = vars(torch.Tensor)
+        self._methods: dict[str, Any] = {}
+        for name in SPELLINGS:
+            original = own.get(name) or getattr(TensorBase, name, None)
+            if original is not None:
+                self._methods[name] = (_unary if name in _UNARY else _binary)(original, name, state)
+
+    def on(self) -> None:
+        """Note spellings from now on."""
+        own = vars(torch.Tensor)
+        for name, method in self._methods.items():
+            if name in own:
+                self._before[name] = own[name]
+            setattr(torch.Tensor, name, method)
+
+    def off(self) -> None:
+        """Restore the class."""
+        for name, method in self._methods.items():
+            if vars(torch.Tensor).get(name) is not method:
+                continue  # somebody else has put a method there since: leave it
+            if name in self._before:
+                setattr(torch.Tensor, name, self._before.pop(name))
+            else:
+                delattr(torch.Tensor, name)

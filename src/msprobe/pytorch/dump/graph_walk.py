@@ -1,0 +1,104 @@
+"""Where in the autograd graph a call's inputs and outputs lie.
+
+An *edge* is `(node, number)`: the place where the gradient of one tensor arrives. Only the graph is read; nothing is put into it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from msprobe.pytorch import torch_internals
+
+Edge = tuple[Any, int]
+
+
+class LeafEdges:
+    """Edges of leaves. torch makes a leaf's node on demand, which costs a temporary view, so it is kept until the step ends."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, tuple[torch.Tensor, torch.dtype, torch.device, Any]] = {}
+
+    def edge(self, leaf: torch.Tensor) -> Edge:
+        """The edge of a leaf that requires grad."""
+        known = self._nodes.get(id(leaf))
+        if known is not None and known[0] is leaf and known[1] is leaf.dtype and known[2] == leaf.device:
+            return known[3], 0
+        node = torch_internals.leaf_node(leaf)
+        self._nodes[id(leaf)] = (leaf, leaf.dtype, leaf.device, node)
+        return node, 0
+
+    def clear(self) -> None:
+        """Forget all nodes (and with them the leaves they hold)."""
+        self._nodes.clear()
+
+
+def edges_of(tensors: list[torch.Tensor], leaves: LeafEdges) -> list[Edge | None]:
+    """The edge of each tensor; None where reading it fails (a view whose base was changed in a way autograd forbids)."""
+    edges: list[Edge | None] = []
+    for tensor in tensors:
+        try:
+            node = tensor.grad_fn
+            edges.append(leaves.edge(tensor) if node is None else (node, tensor.output_nr))
+        except Exception:
+            edges.append(None)
+    return edges
+
+
+@dataclass
+class Boundary:
+    """The part of the graph that one call made.
+
+    Attributes:
+        outputs: node -> pairs (slot of the output, number of the node's output).
+        inputs: boundary node -> pairs (position in its `next_functions`, edge of an input).
+        slots: edge of an input -> the slots of the inputs that share it.
+        contributions: edge of an input -> how many places of boundary nodes lead to it.
+        passed_through: slots of outputs that are an input itself -> the input's slots.
+    """
+
+    outputs: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    inputs: dict[Any, list[tuple[int, Edge]]] = field(default_factory=dict)
+    slots: dict[Edge, list[int]] = field(default_factory=dict)
+    contributions: dict[Edge, int] = field(default_factory=dict)
+    passed_through: dict[int, list[int]] = field(default_factory=dict)
+
+
+def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> Boundary:
+    """Walk back from a call's outputs to its inputs.
+
+    Args:
+        outputs, inputs: edges of the tensors that require grad, in slot order.
+        floor: the thread's sequence number when the call began; older nodes are not the call's and end the walk.
+    """
+    found = Boundary()
+    slots = found.slots
+    for slot, edge in enumerate(inputs):
+        if edge is not None:
+            slots.setdefault(edge, []).append(slot)
+    todo: list[Any] = []
+    for slot, edge in enumerate(outputs):
+        if edge is None:
+            continue
+        node, number = edge
+        if edge in slots:
+            found.passed_through[slot] = slots[edge]
+        elif node not in found.outputs and node._sequence_nr() >= floor:
+            todo.append(node)
+        found.outputs.setdefault(node, []).append((slot, number))
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        for position, (following, number) in enumerate(node.next_functions):
+            if following is None:
+                continue
+            edge = (following, number)
+            if edge in slots:
+                found.inputs.setdefault(node, []).append((position, edge))
+                found.contributions[edge] = found.contributions.get(edge, 0) + 1
+            elif following not in seen and following._sequence_nr() >= floor:
+                seen.add(following)
+                todo.append(following)
+    return found

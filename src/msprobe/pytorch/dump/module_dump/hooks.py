@@ -1,0 +1,123 @@
+"""Hooks on modules: registered by start, removed by stop."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from msprobe.pytorch.dump.module_dump.naming import named_modules
+
+Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
+After = Callable[[str, torch.nn.Module, Any], None]
+
+# These leave their inference fast path when any module inside carries hooks or a function mode is on, with other results under a padding mask.
+FAST_PATH_CLASSES = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+
+
+class _Hook:
+    """A hook that a copy or a pickle of the model does not take along: there it is a function of Python's own that does nothing."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return contextlib.nullcontext().__exit__
+
+    def __copy__(self) -> Any:
+        return contextlib.nullcontext().__exit__
+
+    def __reduce__(self) -> Any:
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class ModuleHooks:
+    """The hooks of one window.
+
+    Args:
+        before: `before(name, module, args, kwargs)` when a module's forward begins.
+        after: `after(name, module, output)` when it ends, also by an exception.
+        skip: called with the name of each module that takes no hooks, and the reason.
+    """
+
+    def __init__(self, before: Before, after: After, skip: Callable[[str, str], None]) -> None:
+        self._before, self._after, self._skip = before, after, skip
+        self._handles: list[Any] = []
+        self._by_id: dict[int, tuple[str, torch.nn.Module]] = {}
+        self.count = 0
+
+    def register(self, model: object) -> None:
+        """Hook everything inside the model or models."""
+        fast = _inside_fast_path(model)
+        for name, module in named_modules(model):
+            if isinstance(module, torch.jit.ScriptModule):
+                self._skip(name, "a scripted module takes no hooks")
+                continue
+            self.count += 1
+            if id(module) in fast:
+                self._by_id[id(module)] = (name, module)
+                continue
+            self._handles.append(module.register_forward_pre_hook(_Hook(_named_before(self._before, name)), with_kwargs=True))
+            self._handles.append(
+                module.register_forward_hook(_Hook(_named_after(self._after, name)), with_kwargs=True, always_call=True)
+            )
+        if self._by_id:
+            self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
+            self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
+
+    def remove(self) -> None:
+        """Take all hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._by_id.clear()
+
+    def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        known = self._by_id.get(id(module))
+        if known is not None:
+            kwargs = sys._getframe(1).f_locals.get("kwargs")  # torch gives a global hook no keyword arguments
+            self._before(known[0], module, args, kwargs if isinstance(kwargs, dict) else {})
+
+    def _global_after(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        known = self._by_id.get(id(module))
+        if known is not None:
+            self._after(known[0], module, output)
+
+
+def _named_before(before: Before, name: str) -> Callable[..., None]:
+    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        before(name, module, args, kwargs)
+
+    return call
+
+
+def _named_after(after: After, name: str) -> Callable[..., None]:
+    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        after(name, module, output)
+
+    return call
+
+
+def _inside_fast_path(model: object) -> set[int]:
+    """ids of modules that have, or stand inside one that has, an inference fast path."""
+    inside: set[int] = set()
+    for _, module in named_modules(model):
+        if isinstance(module, FAST_PATH_CLASSES):
+            inside.update(map(id, module.modules()))
+    return inside
+
+
+def takes_fast_path(module: torch.nn.Module) -> bool:
+    """Whether this module may leave torch's Python code for a fused kernel now."""
+    if not isinstance(module, FAST_PATH_CLASSES) or module.training:
+        return False
+    return not torch.is_grad_enabled() or not any(p.requires_grad for p in module.parameters())

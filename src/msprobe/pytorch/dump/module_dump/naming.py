@@ -1,0 +1,44 @@
+"""Names of a model's modules in the dump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from msprobe.errors import UsageError
+from msprobe.pytorch import torch_internals
+
+Model = torch.nn.Module | Sequence[torch.nn.Module]
+
+
+def checked_models(model: object) -> list[tuple[str, torch.nn.Module]]:
+    """The root modules with the prefix of their modules' names: "" for a single model, "0.", "1." … for a list or tuple.
+
+    Raises:
+        UsageError: `model` is neither a module nor a list or tuple of modules.
+    """
+    if isinstance(model, torch.nn.Module):
+        return [("", model)]
+    if isinstance(model, list | tuple):
+        for index, item in enumerate(model):
+            if not isinstance(item, torch.nn.Module):
+                raise UsageError(f"start(model): model[{index}] is {type(item).__name__}, not a torch.nn.Module")
+        return [(f"{index}.", item) for index, item in enumerate(model)]
+    raise UsageError(f"start(model): model is {type(model).__name__}; allowed: a torch.nn.Module, or a list or tuple of them")
+
+
+def named_modules(model: object) -> Iterator[tuple[str, torch.nn.Module]]:
+    """`Module.{path}.{Class}` and the module, for everything inside the given model or models; the models themselves are left out.
+
+    A module that stands in several places has the name of the first one. `torch.compile`'s wrappers are looked through.
+    """
+    seen: set[int] = set()
+    for prefix, root in checked_models(model):
+        skipped = {id(root), id(torch_internals.unwrap_compiled(root))}
+        for path, module in root.named_modules():
+            if id(module) in skipped or id(module) in seen or torch_internals.unwrap_compiled(module) is not module:
+                continue
+            seen.add(id(module))
+            parts = [part for part in path.split(".") if part != "_orig_mod"]
+            yield f"Module.{prefix}{'.'.join(parts)}.{type(module).__name__}", module

@@ -1,0 +1,368 @@
+"""Records calls of APIs and modules while a window is open."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from msprobe.log import logger
+from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_dump.api_table import Api
+from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
+from msprobe.pytorch.dump.api_dump.mode import ApiMode
+from msprobe.pytorch.dump.encoder import Side
+from msprobe.pytorch.dump.graph_walk import edges_of
+from msprobe.pytorch.dump.module_dump.hooks import takes_fast_path
+from msprobe.pytorch.dump.step_record import StepRecord
+from msprobe.recording.calls import OpenModule, ThreadState
+from msprobe.recording.stacks import StackCache
+
+_NoTorchFunction = torch_internals.NoTorchFunction
+_grad_enabled = torch.is_grad_enabled
+_sequence_number = torch_internals.sequence_number
+_CLIP_CODES = frozenset(
+    id(getattr(f, "__wrapped__", f).__code__)
+    for f in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+    if hasattr(getattr(f, "__wrapped__", f), "__code__")
+)
+
+
+class Recorder:
+    """Turns what mode and hooks see into entries of the running step.
+
+    Every method that user code reaches contains its own errors: they are reported, and the call goes on as if nobody watched.
+    """
+
+    def __init__(self, stacks: StackCache) -> None:
+        self.state = ThreadState()
+        self.stacks = stacks
+        self.step: StepRecord | None = None
+        self.mode: ApiMode | None = None
+        self._optimizers = 0
+        self._fast_path_told: set[str] = set()
+
+    # --- APIs -----------------------------------------------------------------------------------------------------------------------
+    def api(self, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a watched function and record the call; gives what the function gives."""
+        step = self.step
+        if step is None:
+            return function(*args, **kwargs)
+        began = perf_counter()
+        state = self.state
+        call = None
+        try:
+            call = self._api_begins(step, api, args, kwargs)
+        except Exception as error:
+            step.report(api.full, f"call could not be recorded: {error!r}")
+        state.inside = True
+        step.tally.spent += perf_counter() - began
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            state.inside = False
+            if call is not None:
+                self._api_raised(step, call, error)
+            raise
+        state.inside = False
+        if call is not None:
+            began = perf_counter()
+            try:
+                self._api_ends(step, call, result)
+            except Exception as error:
+                step.report(call.name, f"result could not be recorded: {error!r}")
+                call.finish()
+            step.tally.spent += perf_counter() - began
+        return result
+
+    def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ApiCall | None:
+        state = self.state
+        selection = step.selection
+        number = step.counters.take(api.full)
+        name = f"{api.full}.{number}.forward"
+        key, depth = self.stacks.take(3, api.hidden)
+        if state.open and state.open[-1].depth > depth:
+            self._unwind(step, depth)
+        parent = state.parent()
+        if parent is None and step.keeps_construct:
+            parent = self._loose_parent(step)
+        wanted = selection.wants_api(api.prefix, api.name) and (selection.enters(name) or state.expanding > 0)
+        if not wanted:
+            if step.keeps_construct and selection.everything:
+                step.writer.add_call(name, parent)
+            return _ApiCall(api, name, number, parent, None)
+        if api.parameters is not None:
+            args, kwargs = self._as_called(api, args, kwargs)
+        side = Side(name, "input", step.saves(name))
+        encoder = step.encoder
+        data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
+        if kwargs:
+            side.role = "kwargs"
+            data["input_kwargs"] = encoder.keyword(kwargs, side)
+        else:
+            data["input_kwargs"] = {}
+        call = _ApiCall(api, name, number, parent, data)
+        if step.keeps_construct:
+            step.writer.add_call(name, parent)
+        sides = selection.sides
+        if sides.forward:
+            entry = step.failed.pop(name, None)
+            if entry is None:
+                entry = step.writer.add(name, data if sides.input else {}, False)
+            else:
+                entry.data = data if sides.input else {}
+            call.entry = entry
+            if step.config.extra_info:
+                step.writer.add_stack(name, key, self.stacks.text(key))
+            step.tally.tensors += side.tensors
+        if sides.backward and side.leaves and _grad_enabled():
+            call.edges = edges_of(side.leaves, step.observers.leaves)
+            call.floor = _sequence_number()
+        return call
+
+    def _api_ends(self, step: StepRecord, call: _ApiCall, result: Any) -> None:
+        if call.data is None:
+            return
+        sides = step.selection.sides
+        side = Side(call.name, "output", step.saves(call.name) and sides.output and sides.forward)
+        output = step.encoder.output(result, side)
+        entry = call.entry
+        if entry is not None:
+            if sides.output:
+                entry.data["output"] = output
+                step.tally.tensors += side.tensors
+            entry.done = True
+            step.tally.calls += 1
+            step.tally.apis += 1
+        if call.edges is not None and side.leaves:
+            outputs = edges_of(side.leaves, step.observers.leaves)
+            backward = f"{call.api.full}.{call.number}.backward"
+            step.observers.watch(backward, _backward_of(call.parent), outputs, call.edges, call.floor)
+
+    def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
+        """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
+        if type(error).__name__ == "_StopRecomputationError":
+            call.finish()
+            step.tally.calls += 1
+            return
+        if step.counters.give_back(call.api.full, call.number) and call.entry is not None:
+            step.failed[call.name] = call.entry
+        else:
+            call.finish()
+
+    def _as_called(self, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        frame = sys._getframe(4)
+        while id(frame.f_code) in api.hidden and frame.f_back is not None:
+            frame = frame.f_back
+        form = form_of_call(frame)
+        if form is not None and api.prefix == "Tensor" and api.parameters and api.parameters[0] == "self":
+            form = (form[0] + 1, form[1])
+        return as_called(api.parameters or (), args, kwargs, form)
+
+    def _loose_parent(self, step: StepRecord) -> str | None:
+        """Parent of an API outside all modules: the optimizer's step and gradient clipping are named."""
+        if self._optimizers:
+            return "optimizer"
+        frame = sys._getframe(4)
+        for _ in range(6):
+            if id(frame.f_code) in _CLIP_CODES:
+                step.add_loose_parent("clip_grad")
+                return "clip_grad"
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return None
+
+    # --- modules --------------------------------------------------------------------------------------------------------------------
+    def module_before(self, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A module's forward begins."""
+        step = self.step
+        if step is None or torch_internals.is_compiling():
+            return
+        began = perf_counter()
+        try:
+            with _NoTorchFunction():
+                self._module_begins(step, prefix, module, args, kwargs)
+            if self.mode is not None:
+                self._guard_thread(module, prefix)
+        except Exception as error:
+            step.report(prefix, f"module could not be recorded: {error!r}")
+        step.tally.spent += perf_counter() - began
+
+    def _module_begins(self, step: StepRecord, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state = self.state
+        key, depth = self.stacks.take(4)
+        if state.open and state.open[-1].depth >= depth:
+            self._unwind(step, depth - 1)
+        number = step.counters.take(prefix)
+        name = f"{prefix}.forward.{number}"
+        selection = step.selection
+        parent = state.parent()
+        opened = OpenModule(name, module, depth)
+        if step.keeps_construct:
+            step.writer.add_call(name, parent)
+        step.tally.modules.add(prefix)
+        state.open.append(opened)
+        wanted = selection.enters(name) or state.expanding > 0
+        if selection.expands(name):
+            state.expanding += 1
+            opened.expands = True
+        if not wanted or step.config.level == "L1":
+            return
+        sides = selection.sides
+        side = Side(name, "input", step.saves(name) and sides.forward)
+        encoder = step.encoder
+        data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
+        side.role = "kwargs"
+        data["input_kwargs"] = encoder.keyword(kwargs, side)
+        opened.parent, opened.prefix, opened.number = parent, prefix, number
+        leaves = list(side.leaves)
+        parameters = module._parameters
+        if sides.output:
+            data["output"] = None
+            side.role = "parameters"
+            data["parameters"] = encoder.keyword({k: p for k, p in parameters.items() if p is not None}, side)
+        opened.data = data
+        opened.tensors = side.tensors
+        if sides.forward and step.config.extra_info:
+            step.writer.add_stack(name, key, self.stacks.text(key))
+        if sides.backward and _grad_enabled():
+            opened.edges = edges_of(leaves, step.observers.leaves)
+            opened.floor = _sequence_number()
+            if parameters:
+                step.parameter_gradients.watch(prefix, parameters)
+
+    def module_after(self, prefix: str, module: torch.nn.Module, output: Any) -> None:
+        """A module's forward ends, by returning or by an exception (then `output` is None)."""
+        step = self.step
+        state = self.state
+        if step is None or not state.open or torch_internals.is_compiling():
+            return
+        began = perf_counter()
+        try:
+            opened = state.open[-1]
+            if opened.key is not module:
+                if all(other.key is not module for other in state.open):
+                    return  # start() came while this module was running
+                while state.open[-1].key is not module:
+                    self._close_module(step, state.open.pop())
+                opened = state.open[-1]
+            state.open.pop()
+            with _NoTorchFunction():
+                self._close_module(step, opened, output)
+        except Exception as error:
+            step.report(prefix, f"module's result could not be recorded: {error!r}")
+        step.tally.spent += perf_counter() - began
+
+    def _module_ends(self, step: StepRecord, opened: OpenModule, output: Any) -> None:
+        data = opened.data
+        if data is None:
+            return
+        opened.data = None
+        sides = step.selection.sides
+        name = opened.name
+        side = Side(name, "output", step.saves(name) and sides.output and sides.forward)
+        encoded = step.encoder.output(output, side)
+        if sides.output:
+            data["output"] = encoded
+        if not sides.input:
+            del data["input_args"], data["input_kwargs"]
+        if sides.forward:
+            step.writer.add(name, data, True)
+            step.tally.calls += 1
+            step.tally.tensors += opened.tensors + (side.tensors if sides.output else 0)
+        if opened.edges is not None and side.leaves and _grad_enabled():
+            outputs = edges_of(side.leaves, step.observers.leaves)
+            backward = f"{opened.prefix}.backward.{opened.number}"
+            step.observers.watch(backward, _backward_of(opened.parent), outputs, opened.edges, opened.floor)
+
+    def skipped_module(self, name: str, reason: str) -> None:
+        """A module that takes no hooks."""
+        if self.step is not None:
+            self.step.report(name, reason)
+
+    def _unwind(self, step: StepRecord, depth: int) -> None:
+        """Close modules that were left by an exception which runs no hooks (KeyboardInterrupt, SystemExit, GeneratorExit)."""
+        for gone in self.state.unwind(depth):
+            self._close_module(step, gone)
+
+    def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = None) -> None:
+        state, mode = self.state, self.mode
+        if opened.expands:
+            state.expanding -= 1
+        if mode is not None:
+            if opened.fast_path and mode.active:
+                torch_internals.insert_mode_at_bottom(mode)
+            elif opened.entered_mode:
+                torch_internals.remove_mode(mode)
+                state.has_mode = False
+        self._module_ends(step, opened, output)
+
+    def close_open_modules(self) -> None:
+        """stop() came while modules were running: they are recorded without a result."""
+        step, state = self.step, self.state
+        while state.open:
+            opened = state.open.pop()
+            if step is not None:
+                try:
+                    self._close_module(step, opened)
+                except Exception as error:
+                    step.report(opened.name, f"module could not be closed: {error!r}")
+        state.expanding = 0
+        state.inside = False
+
+    # --- mode and threads -----------------------------------------------------------------------------------------------------------
+    def _guard_thread(self, module: torch.nn.Module, prefix: str) -> None:
+        """Take the mode off for a module that would leave its fast path, put it on in a thread that has none."""
+        state, mode = self.state, self.mode
+        if mode is None or not state.open:
+            return
+        if takes_fast_path(module):
+            if torch_internals.remove_mode(mode):
+                state.open[-1].fast_path = True
+                if prefix not in self._fast_path_told:
+                    self._fast_path_told.add(prefix)
+                    logger.info(f"{prefix} runs on torch's inference fast path: recorded as a whole, its inside is not")
+        elif not state.has_mode and len(state.open) == 1:
+            torch_internals.insert_mode_at_bottom(mode)
+            state.has_mode = True
+            state.open[-1].entered_mode = True
+
+    # --- optimizers -----------------------------------------------------------------------------------------------------------------
+    def optimizer_before(self, *_: Any) -> None:
+        """An optimizer's step begins."""
+        self._optimizers += 1
+        step = self.step
+        if step is not None and step.keeps_construct:
+            step.add_loose_parent("optimizer")
+
+    def optimizer_after(self, *_: Any) -> None:
+        """An optimizer's step ends."""
+        self._optimizers = max(0, self._optimizers - 1)
+
+
+class _ApiCall:
+    """One call of an API between its begin and its end."""
+
+    __slots__ = ("api", "data", "edges", "entry", "floor", "name", "number", "parent")
+
+    def __init__(self, api: Api, name: str, number: int, parent: str | None, data: dict[str, Any] | None) -> None:
+        self.api, self.name, self.number, self.parent, self.data = api, name, number, parent, data
+        self.entry: Any = None
+        self.edges: Any = None
+        self.floor = 0
+
+    def finish(self) -> None:
+        """The entry stays as it is."""
+        if self.entry is not None:
+            self.entry.done = True
+
+
+def _backward_of(forward: str | None) -> str | None:
+    """The backward entry that mirrors a forward one: `Module.a.Mlp.forward.0` -> `Module.a.Mlp.backward.0`."""
+    if forward is None or ".forward." not in forward:
+        return None
+    head, _, tail = forward.rpartition(".forward.")
+    return f"{head}.backward.{tail}"

@@ -1,0 +1,151 @@
+"""Everything that belongs to one step: its files, numbers, observers and tallies."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from msprobe.config import Config
+from msprobe.format import layout
+from msprobe.log import logger
+from msprobe.pytorch.dump.encoder import Encoder
+from msprobe.pytorch.dump.gradients import GradientObservers
+from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
+from msprobe.pytorch.dump.tensor_saver import TensorSaver
+from msprobe.recording.counters import Counters
+from msprobe.recording.selection import Selection
+from msprobe.recording.stacks import StackCache
+from msprobe.writer import StepWriter, TensorPool
+
+
+@dataclass
+class Tally:
+    """What the closing line of a step says."""
+
+    tensors: int = 0
+    calls: int = 0
+    apis: int = 0
+    spent: float = 0.0
+    not_recorded: int = 0
+    late: int = 0
+    modules: set[str] = field(default_factory=set)
+    modules_hooked: int = 0
+
+
+class StepRecord:
+    """One step of one process.
+
+    Args:
+        config: the configuration.
+        step: the step's number.
+        rank: this process's rank, None without a process group.
+        late: backward passes of earlier steps that came after those steps had ended, so far.
+    """
+
+    def __init__(self, config: Config, step: int, rank: int | None, selection: Selection, pool: TensorPool | None, stacks: StackCache) -> None:
+        self.config = config
+        self.step = step
+        self.step_directory = layout.step_dir(config.dump_path, step)
+        self.directory = layout.rank_dir(self.step_directory, rank, os.getpid())
+        self.selection = selection
+        self.counters = Counters()
+        self.tally = Tally()
+        self.began = time.perf_counter()
+        self._stacks = stacks
+        self._pool = pool
+        tensors = pool is not None
+        self.writer = StepWriter(
+            self.directory, task=config.task, level=config.level, framework="pytorch", extra_info=config.extra_info, tensors=tensors
+        )
+        saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
+        self.saver = saver
+        self.encoder = Encoder(saver, self.report)
+        self.save_all = config.task == "tensor"
+        sides = selection.sides
+        self.observers = GradientObservers(
+            self.encoder, self, self.report, self._late, keep_input=sides.input, keep_output=sides.output
+        )
+        self.parameter_gradients = ParameterGradients(self.observers)
+        self.keeps_construct = config.level != "L1"
+        self.failed: dict[str, Any] = {}
+        """Entries of API calls that raised: inputs only. Their name is free for the next call."""
+        self._told: set[str] = set()
+        self._loose_parents: set[str] = set()
+
+    # --- what observers ask ---------------------------------------------------------------------------------------------------------
+    def wants(self, name: str) -> bool:
+        """Whether a backward entry is recorded."""
+        return self.selection.enters(name)
+
+    def saves(self, name: str) -> bool:
+        """Whether an entry's tensors get files."""
+        return self.save_all or (self.saver is not None and self.selection.saves_tensors(name))
+
+    def count(self, tensors: int) -> None:
+        """Add to the number of recorded tensors."""
+        self.tally.tensors += tensors
+
+    def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
+        """Put a backward or gradient entry into the dump."""
+        tally = self.tally
+        tally.calls += 1
+        tally.tensors += tensors
+        if self.keeps_construct and ".parameters_grad." not in name:
+            self.writer.add_call(name, parent)
+        return self.writer.add(name, data, done)
+
+    def report(self, entry: str, reason: str) -> None:
+        """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
+        self.tally.not_recorded += 1
+        line = f"{entry}: {reason}"
+        if line not in self._told:
+            if len(self._told) < 10_000:
+                self._told.add(line)
+            self.writer.error(line)
+
+    def add_loose_parent(self, name: str) -> None:
+        """`optimizer` or `clip_grad`: the parent of APIs that belong to no module."""
+        if name not in self._loose_parents:
+            self._loose_parents.add(name)
+            self.writer.add_call(name, None)
+
+    def _late(self) -> None:
+        self.tally.late += 1
+
+    # --- the end --------------------------------------------------------------------------------------------------------------------
+    def close(self, late: int) -> int:
+        """End the step: observers off, files complete, closing line said.
+
+        Args:
+            late: calls of earlier steps whose backward pass came too late, not yet told.
+
+        Returns:
+            Nothing is left to tell: 0.
+        """
+        self.observers.close()
+        self.parameter_gradients.close()
+        for entry in self.failed.values():
+            entry.done = True
+        problems = 0
+        if self._pool is not None:
+            self._pool.drain()
+            problems = self._pool.problems if isinstance(self._pool.problems, int) else len(self._pool.problems)
+        tally = self.tally
+        lost = tally.not_recorded + problems
+        report = self.writer.close()
+        lost += report.problems if isinstance(report.problems, int) else len(report.problems)
+        parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []
+        parts.append(f"APIs {tally.apis}")
+        text = (
+            f"[step {self.step}] recorded {tally.tensors} tensors of {tally.calls} calls ({', '.join(parts)}), "
+            f"{report.bytes_written / 1e6:.1f} MB, +{tally.spent * 1e3:.0f} ms"
+        )
+        if lost:
+            text += f"; not recorded: {lost} (see {layout.ERRORS})"
+        if late:
+            text += f"; {late} calls had their backward pass after their step had ended: not recorded"
+        logger.info(text)
+        logger.info(f"{layout.DUMP} is at {self.step_directory}")
+        return 0

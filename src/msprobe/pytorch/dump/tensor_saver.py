@@ -1,0 +1,46 @@
+"""Values of tensors on their way to dump_tensor_data."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+import torch
+
+from msprobe.format import layout, tensor_file
+from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.encoder import Path, Side
+from msprobe.writer import TensorPool
+
+
+class TensorSaver:
+    """Copies a tensor's bytes at the time of the call and hands them to the pool that writes files.
+
+    Args:
+        directory: dump_tensor_data of this step.
+        pool: writes the files.
+    """
+
+    def __init__(self, directory: str, pool: TensorPool) -> None:
+        self._directory = directory
+        self._pool = pool
+        self.files = 0
+
+    def __call__(self, tensor: torch.Tensor, side: Side, path: Path) -> str | None:
+        """Save one tensor of any layout; gives the name of its file, None where it was not saved."""
+        name = layout.tensor_file_name(side.entry, side.role, path)
+        target = os.path.join(self._directory, name)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_nested
+        if not plain or not tensor_file.supports(dtype):
+            with torch_internals.NoTorchFunction(), torch.no_grad():
+                copy = tensor.detach().clone().cpu()
+            self._pool.submit_saver(target, lambda file: torch.save(copy, file), copy.numel() * copy.element_size())
+        else:
+            if not tensor.is_cpu or not tensor.is_contiguous():
+                with torch_internals.NoTorchFunction(), torch.no_grad():
+                    tensor = tensor.detach().cpu().contiguous()
+            data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            self._pool.submit(target, dtype, tuple(tensor.shape), data)
+        self.files += 1
+        return name

@@ -1,0 +1,133 @@
+"""Every private name of torch that msprobe touches, and nothing else.
+
+One place to look when a new torch version comes out; `tests/pytorch/test_torch_internals.py` holds each name against the installed one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.autograd import graph as _graph
+from torch.utils._python_dispatch import _disable_current_modes
+
+# --- function modes -------------------------------------------------------------------------------------------------------------------
+push_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack
+pop_mode: Callable[[], Any] = torch._C._pop_torch_function_stack
+mode_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
+NoTorchFunction = torch._C.DisableTorchFunction
+"""Context manager: inside it neither function modes nor `__torch_function__` of subclasses are called."""
+
+TensorBase: type = torch._C.TensorBase
+
+
+def insert_mode_at_bottom(mode: Any) -> None:
+    """Put `mode` below all function modes of this thread, so that leaving a mode the user entered earlier still pops the user's."""
+    above = [pop_mode() for _ in range(mode_stack_length())]
+    push_mode(mode)
+    for other in reversed(above):
+        push_mode(other)
+
+
+def modes_of_this_thread(kind: type) -> list[Any]:
+    """The function modes of one class that stand on this thread's stack."""
+    return [m for m in map(torch._C._get_function_stack_at, range(mode_stack_length())) if isinstance(m, kind)]
+
+
+def remove_mode(mode: Any) -> bool:
+    """Take `mode` off this thread's stack wherever it stands; False if it is not there."""
+    above: list[Any] = []
+    found = False
+    for _ in range(mode_stack_length()):
+        top = pop_mode()
+        if top is mode:
+            found = True
+            break
+        above.append(top)
+    for other in reversed(above):
+        push_mode(other)
+    return found
+
+
+# --- autograd -------------------------------------------------------------------------------------------------------------------------
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+graph_task: Callable[[], int] = torch._C._current_graph_task_id
+"""Number of the running backward pass, -1 outside of one."""
+
+
+def at_end_of_backward(callback: Callable[[], None]) -> None:
+    """Have the engine call `callback` when the backward pass that is running now has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def leaf_node(tensor: torch.Tensor) -> Any:
+    """The AccumulateGrad node of a leaf that requires grad."""
+    with torch.enable_grad():
+        return tensor.view_as(tensor).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+
+
+PythonNode: type = torch.autograd.function.BackwardCFunction
+"""Graph nodes of user-written `torch.autograd.Function`s are instances of it."""
+
+run_backward: Callable[..., Any] = _graph._engine_run_backward
+
+
+def replace_run_backward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `torch.autograd.backward` and `.grad` call `function` instead of the engine; gives what they called before."""
+    before: Callable[..., Any] = torch.autograd._engine_run_backward
+    torch.autograd._engine_run_backward = function
+    return before
+
+
+# --- modules --------------------------------------------------------------------------------------------------------------------------
+def _module_call_codes() -> frozenset[int]:
+    call = torch.nn.Module._call_impl.__code__
+    inner = [c for c in call.co_consts if isinstance(c, CodeType) and c.co_name == "inner"]
+    return frozenset(map(id, inner or [call]))
+
+
+MODULE_CALL_CODES = _module_call_codes()
+"""ids of the code objects whose frames on the stack are one hooked module call each."""
+
+
+# --- kinds of tensors -----------------------------------------------------------------------------------------------------------------
+is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+is_zero_tensor: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor
+
+
+def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
+    """Our own torch operations are invisible to dispatch modes that the user has entered."""
+    if torch._C._len_torch_dispatch_stack():
+        return _disable_current_modes()  # type: ignore[no-any-return]
+    return contextlib.nullcontext()
+
+
+# --- torch.compile --------------------------------------------------------------------------------------------------------------------
+is_compiling: Callable[[], bool] = torch.compiler.is_compiling
+
+
+def force_eager() -> Callable[[], None] | None:
+    """Let compiled code run eagerly from now on; gives the function that restores the stance there was, None if dynamo is not loaded.
+
+    Importing dynamo costs over a second, so it is touched only where the user's code did.
+    """
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    if eval_frame is None:
+        return None
+    before = eval_frame._stance
+    torch.compiler.set_stance("force_eager")
+
+    def restore() -> None:
+        eval_frame._set_stance(before)
+
+    return restore
+
+
+def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that `torch.compile` wrapped, or the module itself."""
+    original = module.__dict__.get("_modules", {}).get("_orig_mod")
+    return original if isinstance(original, torch.nn.Module) else module

@@ -1,0 +1,51 @@
+"""What runs now in each thread: the open modules, and whether the thread is inside a recorded API."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class OpenModule:
+    """A module whose forward is running."""
+
+    __slots__ = ("data", "depth", "edges", "entered_mode", "expands", "fast_path", "floor", "key", "name", "number", "parent", "prefix", "tensors")
+
+    def __init__(self, name: str, key: Any, depth: int) -> None:
+        self.name = name
+        """Entry name, `Module.a.Mlp.forward.0`."""
+        self.key = key
+        self.depth = depth
+        """How many hooked module calls were on the Python stack, this one included."""
+        self.data: dict[str, Any] | None = None
+        self.edges: Any = None
+        self.floor = 0
+        self.expands = False
+        self.fast_path = False
+        self.entered_mode = False
+        self.parent: str | None = None
+        self.prefix = ""
+        self.number = 0
+        self.tensors = 0
+
+
+class ThreadState(threading.local):
+    """Each thread has its own; nothing here is shared."""
+
+    def __init__(self) -> None:
+        self.open: list[OpenModule] = []
+        self.spelling: str | None = None
+        self.inside = False
+        self.has_mode = False
+        self.expanding = 0
+
+    def parent(self) -> str | None:
+        """Name of the innermost open module."""
+        return self.open[-1].name if self.open else None
+
+    def unwind(self, depth: int) -> list[OpenModule]:
+        """Close the modules that an exception left without telling: those deeper than `depth` hooked calls; gives them back."""
+        gone: list[OpenModule] = []
+        while self.open and self.open[-1].depth > depth:
+            gone.append(self.open.pop())
+        return gone

@@ -1,0 +1,27 @@
+"""The numbers in entry names: how often each API and module was called in this step."""
+
+from __future__ import annotations
+
+
+class Counters:
+    """Counts by name; one object per step."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def peek(self, name: str) -> int:
+        """The number the next call of `name` gets."""
+        return self._next.get(name, 0)
+
+    def take(self, name: str) -> int:
+        """The number of this call of `name`; the next one gets one more."""
+        number = self._next.get(name, 0)
+        self._next[name] = number + 1
+        return number
+
+    def give_back(self, name: str, number: int) -> bool:
+        """The call with this number does not count after all; False if another one has come since."""
+        if self._next.get(name) != number + 1:
+            return False
+        self._next[name] = number
+        return True
