@@ -25,9 +25,7 @@ def keep_known(data: dict[str, Any], framework: str, task: str, place: Place, wa
     return _keep(data, (), ConfigFile.model_fields, framework, task, place, warn)
 
 
-def keep_known_in_section(
-    name: str, section: Any, framework: str, task: str, place: Place, warn: Callable[[str], None]
-) -> Any:
+def keep_known_in_section(name: str, section: Any, framework: str, task: str, place: Place, warn: Callable[[str], None]) -> Any:
     """The same for one section; what is not an object is handed back as it is."""
     if not isinstance(section, dict):
         return section

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -32,7 +32,7 @@ def load_config(
     task: str | None = None,
     dump_path: str | os.PathLike[str] | None = None,
     level: str | None = None,
-    step: Sequence[int | str] | None = None,
+    step: Iterable[int | str] | None = None,
 ) -> Config:
     """Reads config.json and checks it.
 

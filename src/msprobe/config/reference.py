@@ -70,7 +70,7 @@ def _value(schema: dict[str, Any]) -> str:
         return 'range such as `"4-6"`'
     if kind == "integer":
         return f"whole number {schema.get('minimum')} to {schema['maximum']}" if schema.get("maximum") == LARGEST_ID else "whole number > 0"
-    return {"boolean": "`true`, `false`", "string": "string"}.get(kind, kind)
+    return "`true`, `false`" if kind == "boolean" else str(kind)
 
 
 def main(arguments: list[str]) -> int:

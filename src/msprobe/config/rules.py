@@ -80,8 +80,10 @@ def _async_dump(config: Config) -> Iterator[Problem]:
     elif config.level == "L2":
         yield loc, True, 'works at level "L0", "L1", "mix" or "debug" only, and the level is "L2"'
     if config.task == "tensor" and config.level != "debug" and not config.section.list:
-        yield (config.task, "list"), [], (
-            "async_dump with task tensor keeps whole tensors in device memory until the step ends, so name here what is to be recorded"
+        yield (
+            (config.task, "list"),
+            [],
+            ("async_dump with task tensor keeps whole tensors in device memory until the step ends, so name here what is to be recorded"),
         )
     mode = config.section.summary_mode
     if mode == "md5" or (isinstance(mode, tuple) and "md5" in mode):

@@ -1,0 +1,94 @@
+"""What is not built yet is refused by name; everything else loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from msprobe.config import Config, available
+
+Load = Callable[..., Config]
+Problems = Callable[..., list[str]]
+
+
+def lines_about(problems: Problems, content: dict[str, Any], field: str, **arguments: Any) -> list[str]:
+    return [line for line in problems(content, **arguments) if f"{field} is" in line]
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "feature"),
+    [
+        *(({"task": task}, '"task"', f"task {task}") for task in ("structure", "nan_check", "acc_check")),
+        ({"level": "debug"}, '"level"', "saving by hand (level debug)"),
+        ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording kernels (level L2)"),
+        *(
+            ({"task": task, task: {"summary_mode": mode}}, f'"{task}"."summary_mode"', f"summary_mode {mode}")
+            for task in ("statistics", "tensor")
+            for mode in ("md5", "xor")
+        ),
+        ({"task": "tensor", "tensor": {"diff_nums": 3}}, '"tensor"."diff_nums"', "ending after some differences (diff_nums)"),
+        ({"async_dump": True}, '"async_dump"', "asynchronous recording"),
+        *(
+            ({"dump_enable": value}, '"dump_enable"', "switching recording on and off from the file (dump_enable)")
+            for value in (True, False)
+        ),
+        ({"load": {"path": ".", "modules": ["Module.a.B.forward.0"]}}, '"load"', "loading recorded inputs into modules (load)"),
+    ],
+)
+def test_not_yet(problems: Problems, content: dict[str, Any], field: str, feature: str) -> None:
+    value: Any = content
+    for name in field.replace('"', "").split("."):
+        value = value[name]
+    found = problems(content)
+    assert len(found) == 1
+    assert found[0].startswith(f"config.json: {field} is {json.dumps(value)}: {feature} is not available yet: ")
+
+
+def test_bench_path_is_not_there_yet(problems: Problems) -> None:
+    found = problems({"task": "tensor", "tensor": {"bench_path": ".", "summary_mode": "md5"}})
+    assert [line.split(": ")[1:3] for line in found] == [
+        ['"tensor"."summary_mode" is "md5"', "summary_mode md5 is not available yet"],
+        ['"tensor"."bench_path" is "."', "comparing with an earlier dump while recording is not available yet"],
+    ]
+
+
+def test_mindspore_is_not_there_yet(problems: Problems) -> None:
+    assert problems(framework="mindspore") == [
+        'argument "framework" is "mindspore": recording MindSpore is not available yet: use framework "pytorch"'
+    ]
+
+
+def test_arguments_are_refused_too(problems: Problems) -> None:
+    assert problems(level="debug")[0].startswith('argument "level" is "debug": saving by hand')
+
+
+def test_what_is_wrong_anyway_gets_one_line(problems: Problems) -> None:
+    assert len(problems({"task": "overflow_check"})) == 1
+
+
+def test_available_now(load: Load) -> None:
+    for task in ("statistics", "tensor"):
+        for level in ("L0", "L1", "mix"):
+            section = {"list": ["relu"], "data_mode": ["forward"], "summary_mode": "statistics"}
+            content = {
+                "task": task,
+                "level": level,
+                "rank": [0],
+                "step": ["1-3"],
+                "extra_info": False,
+                "precision": "high",
+                "risk_level": "CORE",
+            }
+            assert load({**content, task: section, "async_dump": False, "dump_enable": None, "load": None}).task == task
+    assert load({"task": "tensor", "tensor": {"bench_path": None, "diff_nums": 1}}).section.diff_nums == 1
+    assert load({"level": "mix", "statistics": {"tensor_list": ["relu"], "scope": ["Tensor.a.0.forward", "Module.a.B.forward.0"]}})
+
+
+def test_a_row_that_goes_makes_the_feature_available(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tuple(row for row in available.NOT_YET if row.field != "load")
+    assert len(rows) == len(available.NOT_YET) - 1
+    monkeypatch.setattr(available, "NOT_YET", rows)
+    assert load({"load": {"path": ".", "modules": ["Module.a.B.forward.0"]}}).load is not None
