@@ -5,6 +5,7 @@ Importing this package imports neither torch nor, where the kernels exist, numpy
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import CODE, DTYPES, ITEMSIZE
@@ -12,12 +13,14 @@ from .dtypes import CODE, DTYPES, ITEMSIZE
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from .pairs import PairMetrics, TensorLike
+
 try:
-    from ._kernels import summarize, summarize_strided
+    from ._kernels import set_threads, summarize, summarize_strided
 
     HAVE_KERNELS = True
 except ImportError:
-    from .fallback import summarize, summarize_strided
+    from .fallback import set_threads, summarize, summarize_strided
 
     HAVE_KERNELS = False
 
@@ -26,11 +29,24 @@ __all__ = [
     "DTYPES",
     "HAVE_KERNELS",
     "ITEMSIZE",
+    "PairMetrics",
+    "compare_arrays",
+    "set_threads",
     "summarize",
     "summarize_array",
     "summarize_strided",
     "to_float64",
 ]
+
+
+def _usable_cpus() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+set_threads(min(4, _usable_cpus()))
 
 
 def summarize_array(array: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -45,3 +61,18 @@ def to_float64(raw: bytes | bytearray | memoryview, dtype: str) -> npt.NDArray[A
     from . import decode
 
     return decode.to_float64(raw, dtype)
+
+
+def compare_arrays(a: TensorLike, b: TensorLike) -> PairMetrics:
+    """Metrics of target ``a`` against golden ``b``, tensors of one shape; see :func:`.pairs.compare_arrays`."""
+    from . import pairs
+
+    return pairs.compare_arrays(a, b)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PairMetrics":  # its module needs numpy, which importing this package must not load
+        from .pairs import PairMetrics
+
+        return PairMetrics
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "csrc/pair.h"
 #include "csrc/summary.h"
 
 static int check_code(long code)
@@ -27,21 +28,24 @@ static int check_address(const void *address, int64_t numel)
     return 0;
 }
 
+/* Fills a new tuple; a NULL among the values means that an error is set. */
+static PyObject *pack_many(PyObject **values, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t k = 0; k < n; k++) {
+        if (tuple && values[k]) PyTuple_SetItem(tuple, k, values[k]);
+        else {
+            Py_XDECREF(values[k]);
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
 static PyObject *pack(PyObject *a, PyObject *b, PyObject *c, PyObject *d)
 {
-    PyObject *tuple = a && b && c && d ? PyTuple_New(4) : NULL;
-    if (!tuple) {
-        Py_XDECREF(a);
-        Py_XDECREF(b);
-        Py_XDECREF(c);
-        Py_XDECREF(d);
-        return NULL;
-    }
-    PyTuple_SetItem(tuple, 0, a);
-    PyTuple_SetItem(tuple, 1, b);
-    PyTuple_SetItem(tuple, 2, c);
-    PyTuple_SetItem(tuple, 3, d);
-    return tuple;
+    PyObject *values[] = {a, b, c, d};
+    return pack_many(values, 4);
 }
 
 static PyObject *none(void)
@@ -131,19 +135,124 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
     return run_summary(&job);
 }
 
+PyDoc_STRVAR(compare_pair_doc, "compare_pair(address_a, code_a, address_b, code_b, numel, /)\n--\n\n"
+"(equal, nan_differ, inf_differ, nonfinite_equal, within_1e3, within_5e3,\n"
+" dot, sumsq_a, sumsq_b, sumsq_diff, max_abs, max_rel, max_a, max_b, exp_a, exp_b, exp_diff);\n"
+"dot counts 2**(exp_a + exp_b), sumsq_x counts 4**exp_x.");
+
+static PyObject *compare_pair(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    if (!check_nargs("compare_pair", nargs, 5)) return NULL;
+    void *a = PyLong_AsVoidPtr(args[0]);
+    if (!a && PyErr_Occurred()) return NULL;
+    long code_a = PyLong_AsLong(args[1]);
+    if (!check_code(code_a)) return NULL;
+    void *b = PyLong_AsVoidPtr(args[2]);
+    if (!b && PyErr_Occurred()) return NULL;
+    long code_b = PyLong_AsLong(args[3]);
+    if (!check_code(code_b)) return NULL;
+    long long numel = PyLong_AsLongLong(args[4]);
+    if (numel < 0) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "numel is %lld, which no tensor has", numel);
+        return NULL;
+    }
+    if (!check_address(a, numel) || !check_address(b, numel)) return NULL;
+    PairJob job;
+    PairResult r;
+    memset(&job, 0, sizeof job);
+    job.a = (const char *)a;
+    job.b = (const char *)b;
+    job.code_a = (int)code_a;
+    job.code_b = (int)code_b;
+    job.numel = numel;
+    job.eps = narrow_float(job.code_a) && narrow_float(job.code_b) ? FLT_EPSILON : DBL_EPSILON;
+    if (numel >= RELEASE_GIL_FROM) {
+        Py_BEGIN_ALLOW_THREADS
+        compare_pair_memory(&job, &r);
+        Py_END_ALLOW_THREADS
+    } else {
+        compare_pair_memory(&job, &r);
+    }
+    PyObject *values[] = {
+        PyLong_FromLongLong(r.p.equal + r.p.nonfinite_equal), PyLong_FromLongLong(r.p.nan_differ),
+        PyLong_FromLongLong(r.p.inf_differ), PyLong_FromLongLong(r.p.nonfinite_equal), PyLong_FromLongLong(r.p.within_1e3),
+        PyLong_FromLongLong(r.p.within_5e3), PyFloat_FromDouble(r.p.dot), PyFloat_FromDouble(r.p.sumsq_a),
+        PyFloat_FromDouble(r.p.sumsq_b), PyFloat_FromDouble(r.p.sumsq_diff), PyFloat_FromDouble(r.p.max_abs),
+        PyFloat_FromDouble(r.p.max_rel), PyFloat_FromDouble(r.p.max_a), PyFloat_FromDouble(r.p.max_b),
+        PyLong_FromLong(r.exp_a), PyLong_FromLong(r.exp_b), PyLong_FromLong(r.exp_d),
+    };
+    return pack_many(values, (Py_ssize_t)(sizeof values / sizeof *values));
+}
+
+PyDoc_STRVAR(set_threads_doc, "set_threads(n, /)\n--\n\n"
+"Lets tensors of a million elements or more use up to n threads; returns the number before. Results do not depend on it.");
+
+static PyObject *set_threads(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    long n = PyLong_AsLong(arg);
+    if (n < 1 || n > MAX_THREADS) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "the number of threads is %ld; it must be 1..%d", n, MAX_THREADS);
+        return NULL;
+    }
+    long before = pool_threads;
+    pool_threads = (int)n;
+    return PyLong_FromLong(before);
+}
+
+PyDoc_STRVAR(paths_doc, "_paths()\n--\n\nThe instruction sets that can be forced here, best first.");
+
+static PyObject *paths(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    const Path *found[MAX_PATHS];
+    PyObject *names[MAX_PATHS];
+    int n = available_paths(found);
+    for (int k = 0; k < n; k++) names[k] = PyUnicode_FromString(found[k]->name);
+    return pack_many(names, n);
+}
+
+PyDoc_STRVAR(force_path_doc, "_force_path(name, /)\n--\n\nFor tests: work with this instruction set; returns the one before.");
+
+static PyObject *force_path(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    const Path *found[MAX_PATHS], *before = path;
+    int n = available_paths(found);
+    for (int k = 0; k < n; k++) {
+        PyObject *name = PyUnicode_FromString(found[k]->name);
+        int same = name ? PyObject_RichCompareBool(name, arg, Py_EQ) : -1;
+        Py_XDECREF(name);
+        if (same < 0) return NULL;
+        if (same) {
+            path = found[k];
+            return PyUnicode_FromString(before->name);
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "%R is no instruction set of this machine", arg);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
     {"summarize", (PyCFunction)(void (*)(void))summarize, METH_FASTCALL, summarize_doc},
     {"summarize_strided", (PyCFunction)(void (*)(void))summarize_strided, METH_FASTCALL, summarize_strided_doc},
+    {"compare_pair", (PyCFunction)(void (*)(void))compare_pair, METH_FASTCALL, compare_pair_doc},
+    {"set_threads", set_threads, METH_O, set_threads_doc},
+    {"_paths", paths, METH_NOARGS, paths_doc},
+    {"_force_path", force_path, METH_O, force_path_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static int exec_module(PyObject *module)
 {
-    const Path *found[3];
+    const Path *found[MAX_PATHS];
     (void)module;
     available_paths(found);
     path = found[0];
     fill_fp8_tables();
+    pool_init();
     return 0;
 }
 

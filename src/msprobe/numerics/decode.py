@@ -30,7 +30,7 @@ def _float8_values(name: str) -> npt.NDArray[np.float64]:
     """
     byte = np.arange(256)
     if name == "float8_e8m0fnu":
-        values = np.ldexp(1.0, byte - 127)
+        values: npt.NDArray[np.float64] = np.ldexp(1.0, byte - 127)
         values[255] = np.nan
         return values
     fnuz = name.endswith("fnuz")
@@ -59,7 +59,8 @@ def decode(stored: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
         halves = np.ascontiguousarray(stored)[..., None].view(np.float16).astype(np.float64)
         return halves.view(np.complex128)[..., 0]
     if dtype.name.startswith("float8"):
-        return _float8_values(dtype.name)[stored]
+        values: npt.NDArray[Any] = _float8_values(dtype.name)[stored]
+        return values
     return stored.astype(np.complex128 if dtype.kind == "c" else np.float64, copy=False)
 
 

@@ -39,8 +39,9 @@ static const uint8_t ITEM_SIZE[C_COUNT] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8
 /* Largest power of two that an element's address must be a multiple of to be read in place. */
 static const uint8_t ITEM_ALIGN[C_COUNT] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 2, 4, 8, 1, 1, 1, 1, 1};
 
-static inline int is_float(int code) { return code >= C_F16 && !(code >= C_C32 && code <= C_C128); }
 static inline int is_complex(int code) { return code >= C_C32 && code <= C_C128; }
+/* Types whose numbers float32 holds. */
+static inline int narrow_float(int code) { return code >= C_F16 && code != C_F64 && code != C_C128; }
 static inline int is_int(int code) { return code >= C_U8 && code <= C_I64; }
 
 /* Element i of a run goes to lane i mod LANES on every CPU, so that SSE2, AVX2, AVX-512, NEON and plain C add in one order. */
@@ -65,6 +66,24 @@ static inline void acc_init(Acc *a)
     a->max = -INFINITY;
     a->min = INFINITY;
 }
+
+/* A chunk of one side of a pair: value = re + lo + i im. lo is what float64 cannot hold of a 64-bit integer. */
+typedef struct {
+    double re[CHUNK], im[CHUNK], lo[CHUNK];
+    int has_im, has_lo;
+} Side;
+
+/* Of each position: conj(a) b, |a|, |b|, |a - b|, |a - b| / |b|. */
+typedef struct {
+    double product[CHUNK], a[CHUNK], b[CHUNK], d[CHUNK], rel[CHUNK];
+} Terms;
+
+#define PAIR_LANES 16
+typedef struct {
+    double dot[PAIR_LANES], qa[PAIR_LANES], qb[PAIR_LANES], qd[PAIR_LANES];
+    double max_abs[PAIR_LANES], max_rel[PAIR_LANES], max_a[PAIR_LANES], max_b[PAIR_LANES];
+    double equal[PAIR_LANES], within_1e3[PAIR_LANES], within_5e3[PAIR_LANES]; /* counts: as doubles the loop stays vector code */
+} PairAcc;
 
 /* One fixed tree, whatever the width of the registers that held the lanes. */
 static inline double fold(const double *lanes, int n)

@@ -13,6 +13,11 @@ typedef struct {
     void (*magnitudes)(const double *RESTRICT, const double *RESTRICT, int64_t, Acc *RESTRICT);
     AccFn ints[C_I64 + 1]; /* by dtype code */
     DecodeFn bf16, f16;
+    int (*all_finite)(const double *RESTRICT, const double *RESTRICT, int64_t);
+    void (*pair_real)(const Side *RESTRICT, const Side *RESTRICT, int64_t, Terms *RESTRICT);
+    void (*pair_relative)(Terms *RESTRICT, int64_t, double);
+    void (*pair_sums)(const Terms *RESTRICT, int64_t, PairAcc *RESTRICT);
+    void (*pair_distances)(const Terms *RESTRICT, int64_t, PairAcc *RESTRICT);
 } Path;
 
 /* IEEE half to single, exact: the exponent is moved by a multiplication, which also normalises subnormals. */
@@ -59,6 +64,8 @@ static inline float half_to_float(uint16_t h)
 #undef TARGET
 #undef HAVE_FMA_F16C
 #endif
+
+#define MAX_PATHS 3
 
 /* The tables that this CPU can run, best first. */
 static int available_paths(const Path **out)

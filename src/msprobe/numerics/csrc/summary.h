@@ -128,42 +128,36 @@ typedef struct {
     Int128 sum;
 } Total;
 
+static void add_partial(Total *t, const Partial *p, int code, int first)
+{
+    t->p.sum += p->sum;
+    t->p.sumsq += p->sumsq;
+    t->p.max = p->max > t->p.max ? p->max : t->p.max;
+    t->p.min = p->min < t->p.min ? p->min : t->p.min;
+    int128_add(&t->sum, p->sum_high, p->sum_low);
+    if (first || (code == C_U64 ? (uint64_t)p->imax > (uint64_t)t->p.imax : p->imax > t->p.imax)) t->p.imax = p->imax;
+    if (first || (code == C_U64 ? (uint64_t)p->imin < (uint64_t)t->p.imin : p->imin < t->p.imin)) t->p.imin = p->imin;
+}
+
 static void summary_pass(SummaryJob *job, Total *t)
 {
-    int unsigned64 = job->source.code == C_U64;
-    int64_t blocks = (job->source.numel + BLOCK - 1) / BLOCK;
+    int64_t blocks = (job->source.numel + BLOCK - 1) / BLOCK, wave = 1;
     int threads = job->source.numel >= THREADS_FROM ? pool_threads : 1;
-    Partial one, *partials = &one;
-    int64_t wave = 1;
+    Partial one, *many = threads > 1 ? (Partial *)malloc(WAVE * sizeof(Partial)) : NULL;
     memset(t, 0, sizeof *t);
     t->p.max = -INFINITY;
     t->p.min = INFINITY;
-    if (threads > 1) {
-        Partial *many = (Partial *)malloc(WAVE * sizeof(Partial));
-        if (many) {
-            partials = many;
-            wave = WAVE;
-        }
-    }
-    job->out = partials;
+    if (many) wave = WAVE;
+    job->out = many ? many : &one;
     for (int64_t first = 0; first < blocks; first += wave) {
         int64_t count = blocks - first < wave ? blocks - first : wave;
         job->first_block = first;
-        if (wave > 1) pool_run(summary_block, job, count, threads);
+        if (many) pool_run(summary_block, job, count, threads);
         else summary_block(job, 0);
-        for (int64_t k = 0; k < count; k++) {
-            const Partial *p = &partials[k];
-            t->p.sum += p->sum;
-            t->p.sumsq += p->sumsq;
-            t->p.max = p->max > t->p.max ? p->max : t->p.max;
-            t->p.min = p->min < t->p.min ? p->min : t->p.min;
-            int128_add(&t->sum, p->sum_high, p->sum_low);
-            int first_of_all = first + k == 0;
-            if (first_of_all || (unsigned64 ? (uint64_t)p->imax > (uint64_t)t->p.imax : p->imax > t->p.imax)) t->p.imax = p->imax;
-            if (first_of_all || (unsigned64 ? (uint64_t)p->imin < (uint64_t)t->p.imin : p->imin < t->p.imin)) t->p.imin = p->imin;
-        }
+        for (int64_t k = 0; k < count; k++) add_partial(t, &job->out[k], job->source.code, first + k == 0);
     }
-    if (wave > 1) free(partials);
+    job->out = NULL;
+    free(many);
 }
 
 typedef struct {
@@ -171,11 +165,10 @@ typedef struct {
     int64_t imax, imin;
 } Summary;
 
-/* Sums of squares between these lost nothing to overflow or underflow. */
+/* Sums of squares from here on lost nothing to underflow. */
 #define SAFE_LOW 0x1p-900
-#define SAFE_HIGH DBL_MAX
 
-/* Clears the exponent range: what squares of float64 cannot hold is summed again, scaled by a power of two. */
+/* Where squares left the range of float64, everything is summed again, scaled by a power of two. */
 static void rescaled(SummaryJob *job, const Total *t, Summary *r)
 {
     double big = fabs(t->p.max) > fabs(t->p.min) ? fabs(t->p.max) : fabs(t->p.min);
@@ -213,8 +206,9 @@ static void summarize_source(SummaryJob *job, Summary *r)
         r->norm = sqrt(t.p.sumsq * job->source.repeat);
         int wide = code == C_F64 || code == C_C128;
         int has_inf = code == C_F64 && (t.p.max > DBL_MAX || t.p.min < -DBL_MAX);
-        if (wide && !has_inf && (t.p.sumsq * job->source.repeat > SAFE_HIGH || (t.p.sumsq < SAFE_LOW && (t.p.max != 0 || t.p.min != 0))))
-            rescaled(job, &t, r);
+        int overflow = t.p.sumsq * job->source.repeat > DBL_MAX;
+        int underflow = t.p.sumsq < SAFE_LOW && (t.p.max != 0 || t.p.min != 0);
+        if (wide && !has_inf && (overflow || underflow)) rescaled(job, &t, r);
         /* the true mean lies between the two; rounding may have carried it over */
         if (r->mean > r->max) r->mean = r->max;
         if (r->mean < r->min) r->mean = r->min;
