@@ -1,6 +1,6 @@
 """Names of the directories and files of a dump, and how to find them again.
 
-    {root}/step{N}/{rank{R}|proc{pid}}/dump.json, stack.json, construct.json, meta.json, dump_tensor_data/*.pt
+`{root}/step{N}/{rank{R}|proc{pid}}/` holds dump.json, stack.json, construct.json, meta.json and dump_tensor_data/*.pt.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+
+from msprobe.errors import DumpFormatError
 
 DUMP = "dump.json"
 STACK = "stack.json"
@@ -64,6 +66,13 @@ def tensor_file_name(entry: str, role: str, path: Iterable[str | int] = (), suff
     """
     name = ".".join([entry, role, *map(str, path)] if role else [entry, *map(str, path)]) + suffix
     return safe_file_name(name)
+
+
+def tensor_path(tensor_directory: str | os.PathLike[str], data_name: str) -> Path:
+    """The file of a record's `data_name`. Raises DumpFormatError for a name that would lead out of the directory."""
+    if not data_name or "/" in data_name or "\0" in data_name or data_name in {".", ".."}:
+        raise DumpFormatError(f"{os.fspath(tensor_directory)}: the data_name {data_name!r} is no file name")
+    return Path(tensor_directory) / data_name
 
 
 def steps(root: str | os.PathLike[str]) -> dict[int, Path]:

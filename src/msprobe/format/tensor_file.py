@@ -1,14 +1,28 @@
-"""One tensor in one file: `.pt` in torch's zip format, written and read without torch."""
+"""One tensor in one file: `.pt` in torch's zip format, written and read without torch; `.npy` read too.
+
+Reading runs nothing that a file says: see safe_pickle. What it cannot read (quantized, sparse, subclasses, legacy files) it names in a
+DumpFormatError, and a caller that has torch may try `torch.load(weights_only=True)`.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import stat
+import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
 
-from msprobe.format.torch_zip import frame
+from msprobe.errors import DumpFormatError
+from msprobe.format.dtypes import SPELLING
+from msprobe.format.safe_pickle import MAX_SIZE, Refused, TensorView, tensor_view
+from msprobe.format.torch_zip import contiguous_strides, frame
 
 Buffer = bytes | bytearray | memoryview
+# A view that repeats its elements (`expand`) is written out up to this size, however small its file.
+_MAX_EXPANSION = 256 << 20
 # Bytes from which a file is written under another name first: smaller ones are written by one system call, which nothing tears.
 _CAREFUL_FROM = 1 << 16
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -56,3 +70,135 @@ def _write_all(descriptor: int, parts: list[Buffer], size: int) -> None:
         written = max(0, written - len(part))
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """dtype: torch's name without "torch." (for `.npy` of texts numpy's); data: the elements' bytes, row-major, little-endian."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview = field(repr=False)
+
+
+def read(path: str | os.PathLike[str]) -> TensorData:
+    """The tensor in a `.pt` or `.npy` file, told apart by content. Raises DumpFormatError with the path and the reason.
+
+    The whole file is read once; `data` is a view of it, or a copy where the file holds a strided view of a larger storage.
+    """
+    try:
+        raw = _read_regular(path)
+        if raw[:6] == b"\x93NUMPY":
+            return _read_npy(path, raw)
+        if raw[:4] != b"PK\3\4":
+            raise Refused("it is neither a zip archive (.pt) nor a .npy file" if raw else "it is empty")
+        return _read_zip(raw)
+    except Refused as refusal:
+        raise DumpFormatError(f"{os.fspath(path)} cannot be read as a tensor: {refusal}") from None
+    except OSError as problem:
+        raise DumpFormatError(f"{os.fspath(path)} cannot be read: {problem.strerror or problem}") from None
+    except MemoryError:
+        raise DumpFormatError(f"{os.fspath(path)} is too large for the memory of this machine") from None
+
+
+def _read_regular(path: str | os.PathLike[str]) -> bytes:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise Refused("it is no regular file")
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _read_zip(raw: bytes) -> TensorData:
+    records = _Records(raw)
+    view = tensor_view(bytes(records.get("data.pkl", limit=MAX_SIZE)))
+    order = bytes(records.get("byteorder", limit=16)) if records.has("byteorder") else b"little"
+    if order.strip() != b"little":
+        raise Refused("it was written on a big-endian machine")
+    if not view.storage.key.isascii() or not view.storage.key.isalnum():
+        raise Refused("its storage has no proper name")
+    return TensorData(view.dtype, view.shape, _elements(view, records.get(f"data/{view.storage.key}"), len(raw)))
+
+
+class _Records:
+    """The records of an archive that was only ever stored, never compressed: every record is a slice of the file."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = memoryview(raw)
+        try:
+            infos = zipfile.ZipFile(io.BytesIO(raw)).infolist()
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, EOFError):
+            raise Refused("its zip archive is cut off or damaged") from None
+        self._infos = {info.filename: info for info in infos}
+        if len(self._infos) != len(infos):
+            raise Refused("its zip archive has two records of one name")
+        pickles = [name for name in self._infos if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise Refused("it is a zip archive without a data.pkl" if not pickles else "its zip archive has more than one data.pkl")
+        self._root = pickles[0].removesuffix("data.pkl")
+
+    def has(self, name: str) -> bool:
+        return self._root + name in self._infos
+
+    def get(self, name: str, limit: int | None = None) -> memoryview:
+        info = self._infos.get(self._root + name)
+        if info is None:
+            raise Refused(f"its zip archive has no record {name}")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 1:
+            raise Refused(f"its record {name} is compressed or encrypted, which torch never writes")
+        if limit is not None and info.file_size > limit:
+            raise Refused(f"its record {name} has {info.file_size} bytes, more than any plain tensor needs")
+        at = info.header_offset
+        header = self._raw[at : at + 30]
+        if at < 0 or len(header) != 30 or bytes(header[:4]) != b"PK\3\4":
+            raise Refused(f"its record {name} is not where its zip archive says")
+        start = at + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        if start + info.file_size > len(self._raw):
+            raise Refused(f"its record {name} goes beyond the end of the file")
+        return self._raw[start : start + info.file_size]
+
+
+def _elements(view: TensorView, storage: memoryview, file_size: int) -> memoryview:
+    """The bytes of a view's elements in row-major order."""
+    itemsize = SPELLING[view.dtype][0]
+    length = view.storage.count * (itemsize if view.storage.dtype else 1)
+    if length > len(storage):
+        raise Refused(f"its storage should have {length} bytes and has {len(storage)}")
+    numel = prod(view.shape)
+    if numel == 0:
+        return storage[:0]
+    last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+    if (last + 1) * itemsize > length:
+        raise Refused(f"its elements reach beyond its storage of {length} bytes")
+    start = view.offset * itemsize
+    expected = contiguous_strides(view.shape)
+    if all(size == 1 or stride == right for size, stride, right in zip(view.shape, view.strides, expected, strict=True)):
+        return storage[start : start + numel * itemsize]
+    if numel * itemsize > max(file_size, _MAX_EXPANSION):
+        raise Refused(f"it repeats its {length} bytes to {numel * itemsize}")
+    return _gather(view, storage, itemsize)
+
+
+def _gather(view: TensorView, storage: memoryview, itemsize: int) -> memoryview:
+    import numpy as np
+
+    kept = [(size, stride * itemsize) for size, stride in zip(view.shape, view.strides, strict=True) if size != 1]
+    try:
+        array = np.ndarray(
+            tuple(size for size, _ in kept), f"V{itemsize}", storage, view.offset * itemsize, tuple(stride for _, stride in kept)
+        )
+    except (ValueError, OverflowError):
+        raise Refused("its shape is more than numpy can handle") from None
+    return memoryview(array.tobytes())
+
+
+def _read_npy(path: str | os.PathLike[str], raw: bytes) -> TensorData:
+    import numpy as np
+
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False) if len(raw) > 1 << 20 else np.load(io.BytesIO(raw), allow_pickle=False)
+    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError) as problem:
+        raise Refused(f"its .npy content is damaged or holds Python objects ({str(problem).splitlines()[0]})") from None
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+    return TensorData(array.dtype.name, array.shape, data)

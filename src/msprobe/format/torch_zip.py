@@ -67,9 +67,7 @@ def frame(dtype: str, shape: tuple[int, ...], zip64_from: int = _MAX32) -> Frame
     head_crc = start + 14
     head += _LOCAL.pack(b"PK\3\4", version, 0, 0, 0, _DOS_DATE, 0, size32, size32, len(_DATA), len(local_extra)) + _DATA + local_extra
     tail_crc = len(central) + 16
-    central += _CENTRAL.pack(
-        b"PK\1\2", version, version, 0, 0, 0, _DOS_DATE, 0, size32, size32, len(_DATA), len(extra), 0, 0, 0, 0, start
-    )
+    central += _CENTRAL.pack(b"PK\1\2", version, version, 0, 0, 0, _DOS_DATE, 0, size32, size32, len(_DATA), len(extra), 0, 0, 0, 0, start)
     central += _DATA + extra
     at, count = len(head) + nbytes, len(small) + 1
     length = len(central)
