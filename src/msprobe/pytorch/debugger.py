@@ -65,7 +65,7 @@ class _Session:
                 logger.warning('"rank" is set, but this process has no rank (no process group): nothing is recorded; leave "rank" empty here')
             return
         if self.step is None:
-            self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool, self.recorder.stacks)
+            self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool)
             logger.info(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
         self.window = Window(self.recorder, self.table, self.spelling)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msprobe.config.result import DataMode
 
 LOW_RISK = frozenset(
     """
@@ -41,16 +41,6 @@ def within_risk_level(prefix: str, api: str, risk_level: str) -> bool:
     return api not in LOW_RISK or prefix == "VF"
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Which directions and which sides of a call `data_mode` keeps."""
-
-    forward: bool = True
-    backward: bool = True
-    input: bool = True
-    output: bool = True
-
-
 class Selection:
     """The fields `list`, `scope`, `tensor_list`, `risk_level` and `data_mode`, asked by entry name.
 
@@ -63,10 +53,10 @@ class Selection:
         scope: tuple[str, ...] = (),
         tensor_names: tuple[str, ...] = (),
         risk_level: str = "FOCUS",
-        sides: Sides | None = None,
+        sides: DataMode | None = None,
         expand_modules: bool = False,
     ) -> None:
-        self.sides = sides or Sides()
+        self.sides = sides or DataMode()
         self._names = names
         self._scope = scope
         self._tensor_names = tensor_names

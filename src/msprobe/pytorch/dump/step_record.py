@@ -16,7 +16,6 @@ from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
-from msprobe.recording.stacks import StackCache
 from msprobe.writer import StepWriter, TensorPool
 
 
@@ -41,10 +40,11 @@ class StepRecord:
         config: the configuration.
         step: the step's number.
         rank: this process's rank, None without a process group.
-        late: backward passes of earlier steps that came after those steps had ended, so far.
+        selection: what is recorded.
+        pool: writes tensor files; None where no values are kept.
     """
 
-    def __init__(self, config: Config, step: int, rank: int | None, selection: Selection, pool: TensorPool | None, stacks: StackCache) -> None:
+    def __init__(self, config: Config, step: int, rank: int | None, selection: Selection, pool: TensorPool | None) -> None:
         self.config = config
         self.step = step
         self.step_directory = layout.step_dir(config.dump_path, step)
@@ -53,8 +53,8 @@ class StepRecord:
         self.counters = Counters()
         self.tally = Tally()
         self.began = time.perf_counter()
-        self._stacks = stacks
         self._pool = pool
+        self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
         tensors = pool is not None
         self.writer = StepWriter(
             self.directory, task=config.task, level=config.level, framework="pytorch", extra_info=config.extra_info, tensors=tensors
@@ -115,37 +115,44 @@ class StepRecord:
         self.tally.late += 1
 
     # --- the end --------------------------------------------------------------------------------------------------------------------
-    def close(self, late: int) -> int:
+    def take_late(self) -> int:
+        """Calls whose backward pass came after this step had ended, and that no closing line has told yet."""
+        late, self.tally.late = self.tally.late, 0
+        return late
+
+    def close(self, late: int) -> None:
         """End the step: observers off, files complete, closing line said.
 
         Args:
             late: calls of earlier steps whose backward pass came too late, not yet told.
-
-        Returns:
-            Nothing is left to tell: 0.
         """
         self.observers.close()
         self.parameter_gradients.close()
         for entry in self.failed.values():
             entry.done = True
-        problems = 0
-        if self._pool is not None:
-            self._pool.drain()
-            problems = self._pool.problems if isinstance(self._pool.problems, int) else len(self._pool.problems)
         tally = self.tally
-        lost = tally.not_recorded + problems
+        lost, size = tally.not_recorded, 0
+        if self._pool is not None:
+            _, bytes_before, problems_before = self._pool_before
+            self._pool.drain()
+            lost += sum(self._pool.problems.values()) - problems_before
+            size += self._pool.bytes_written - bytes_before
         report = self.writer.close()
-        lost += report.problems if isinstance(report.problems, int) else len(report.problems)
+        lost += sum(report.problems.values())
+        size += report.bytes_written
         parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []
-        parts.append(f"APIs {tally.apis}")
+        if self.config.level != "L0":
+            parts.append(f"APIs {tally.apis}")
         text = (
             f"[step {self.step}] recorded {tally.tensors} tensors of {tally.calls} calls ({', '.join(parts)}), "
-            f"{report.bytes_written / 1e6:.1f} MB, +{tally.spent * 1e3:.0f} ms"
+            f"{size / 1e6:.1f} MB, +{tally.spent * 1e3:.0f} ms"
         )
         if lost:
             text += f"; not recorded: {lost} (see {layout.ERRORS})"
         if late:
-            text += f"; {late} calls had their backward pass after their step had ended: not recorded"
-        logger.info(text)
+            text += f"; {late} calls of earlier steps had their backward pass after their step had ended"
+        if not tally.calls:
+            logger.warning(f"{text}: nothing was recorded between start() and step()")
+        else:
+            logger.info(text)
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
-        return 0

@@ -7,7 +7,7 @@ import os
 
 import torch
 
-from msprobe.format import layout, tensor_file
+from msprobe.format import dtypes, layout
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Path, Side
 from msprobe.writer import TensorPool
@@ -32,7 +32,7 @@ class TensorSaver:
         target = os.path.join(self._directory, name)
         dtype = str(tensor.dtype).removeprefix("torch.")
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_nested
-        if not plain or not tensor_file.supports(dtype):
+        if not plain or dtype not in dtypes.SPELLING:
             with torch_internals.NoTorchFunction(), torch.no_grad():
                 copy = tensor.detach().clone().cpu()
             self._pool.submit_saver(target, lambda file: torch.save(copy, file), copy.numel() * copy.element_size())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
@@ -46,9 +46,8 @@ class Window:
         if model is not None:
             self._undo.append(hooks.remove)
             hooks.register(model)
-        optimizers = torch.optim.optimizer
-        self._undo.append(optimizers.register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
-        self._undo.append(optimizers.register_optimizer_step_post_hook(recorder.optimizer_after).remove)
+        self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
+        self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
         if mode is not None:
             for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state)):

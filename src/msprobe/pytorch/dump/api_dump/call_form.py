@@ -30,17 +30,21 @@ def form_of_call(frame: FrameType) -> Form | None:
 
 
 def _read(code: CodeType, offset: int) -> Form | None:
+    """`offset` is that of the call instruction or of one of the cache entries behind it."""
     names: tuple[str, ...] = ()
+    call: dis.Instruction | None = None
     before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "KW_NAMES":  # 3.11, 3.12: just before the call
-            names = code.co_consts[instruction.arg or 0]
-        if instruction.offset == offset:
-            return _form(instruction, before, names)
-        if instruction.opname not in ("KW_NAMES", "PRECALL", "CACHE", "EXTENDED_ARG"):
+        if instruction.offset > offset:
+            break
+        if instruction.opname in ("PRECALL", "CACHE", "EXTENDED_ARG"):
+            continue
+        if call is not None and call.opname == "KW_NAMES":  # 3.11, 3.12: just before the call
+            names = code.co_consts[call.arg or 0]
+        elif call is not None:
             names = ()
-            before = instruction
-    return None
+        before, call = call, instruction
+    return None if call is None else _form(call, before, names)
 
 
 def _form(call: dis.Instruction, before: dis.Instruction | None, names: tuple[str, ...]) -> Form | None:
