@@ -157,8 +157,6 @@ def test_importing_and_loading_needs_nothing_heavy() -> None:
         "import sys; from msprobe.config import load_config; load_config();"
         "print([m for m in ('torch', 'numpy', 'pandas', 'rich', 'mindspore') if m in sys.modules])"
     )
-    source = str(Path(PACKAGED).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}, check=True
-    )
+    path = os.pathsep.join(filter(None, (str(Path(PACKAGED).parent.parent), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StrictStr, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 TASKS = ("statistics", "tensor", "structure", "acc_check", "nan_check", "overflow_check", "exception_dump")
@@ -203,4 +203,5 @@ def _path(value: Any) -> Any:
     return value
 
 
-Path: TypeAlias = Annotated[StrictStr, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
+# The length is for the schema; an empty string never gets that far.
+Path: TypeAlias = Annotated[StrictStr, Field(min_length=1), BeforeValidator(_path)]
