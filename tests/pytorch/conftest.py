@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from capturing import forget_debugger
+
+
+@pytest.fixture(autouse=True)
+def fresh_debugger() -> Iterator[None]:
+    """The debugger is one per process: each test has its own."""
+    forget_debugger()
+    yield
+    forget_debugger()
