@@ -1,0 +1,60 @@
+# Every target sets up what it needs in .venv and keeps it up to date; nothing outside this directory is touched.
+#
+#   make demo      train a tiny model twice, the second time with a fault, and have the fault found
+#   make test      the tests                (PYTEST_ARGS='-k name' and the like are passed on)
+#   make lint      ruff and mypy
+#   make bench     what recording costs     (minutes; see benchmarks/README.md)
+#
+# PYTHON   the interpreter for .venv, 3.10 or newer
+# TORCH    what to install where .venv has no torch 2.6 or newer; if this very version does not exist for the interpreter, the newest does
+# JOBS     how many processes run the tests
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/msprobe-ready
+SOURCES := $(wildcard src/msprobe/numerics/*.c src/msprobe/numerics/csrc/*)
+HAS_TORCH := import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test lint bench clean
+.SILENT:
+
+setup: $(READY)
+
+demo: $(READY)
+	$(RUN) examples/demo/demo.py
+
+test: $(READY)
+	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+bench: $(READY)
+	$(RUN) benchmarks/bench_startup.py
+	$(RUN) benchmarks/bench_memory.py
+	$(RUN) benchmarks/bench_step.py
+
+clean:
+	rm -rf $(VENV) build demo_out src/msprobe.egg-info src/msprobe/numerics/_kernels*.so
+
+# The build runs in this environment, not in a fresh one, so that a rebuild of the kernels needs no network.
+$(READY): pyproject.toml setup.py $(SOURCES) | $(RUN)
+	$(RUN) -c '$(HAS_TORCH)' 2>/dev/null || { echo "installing torch into $(VENV)"; \
+		$(RUN) -m pip install -q '$(TORCH)' || $(RUN) -m pip install -q torch; }
+	echo "installing msprobe into $(VENV)"
+	$(RUN) -m pip install -q 'setuptools>=77' wheel
+	$(RUN) -m pip install -q --no-build-isolation -e '.[test]'
+	touch $@
+
+$(RUN):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "msprobe needs Python 3.10 or newer; name one with: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
