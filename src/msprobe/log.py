@@ -8,7 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:  # not subscriptable on Python 3.10
+    _StreamHandler = logging.StreamHandler
 
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL + 1)
 _rank: int | None = None
@@ -20,7 +25,7 @@ class _Formatter(logging.Formatter):
         return f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} ({os.getpid()}){rank} [{record.levelname}] {record.getMessage()}"
 
 
-class _StderrHandler(logging.StreamHandler[TextIO]):
+class _StderrHandler(_StreamHandler):
     """Looks `sys.stderr` up at every line, so that redirection after import works; a closed stream is no error."""
 
     def __init__(self) -> None:

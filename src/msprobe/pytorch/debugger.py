@@ -78,8 +78,6 @@ class _Session:
             return
         window.close()
         self.recorder.step = None
-        if self.step is not None:
-            self.step.writer.flush()
 
     def end_step(self) -> None:
         self.stop()
@@ -118,9 +116,7 @@ class PrecisionDebugger:
         step: Iterable[int | str] | None = None,
     ) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
-            config = load_config(
-                config_path, framework="pytorch", task=task, dump_path=dump_path, level=level, step=None if step is None else list(step)
-            )
+            config = load_config(config_path, framework="pytorch", task=task, dump_path=dump_path, level=level, step=step)
             PrecisionDebugger._session = _Session(config)
             PrecisionDebugger._instance = super().__new__(cls)
         return PrecisionDebugger._instance

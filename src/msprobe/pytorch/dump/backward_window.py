@@ -64,7 +64,7 @@ class ThreadWindow:
         before = threading.Thread.run
 
         def run(thread: threading.Thread) -> None:
-            if not mode.active:
+            if not mode.active or thread.name.startswith("msprobe-"):
                 before(thread)
                 return
             torch_internals.insert_mode_at_bottom(mode)

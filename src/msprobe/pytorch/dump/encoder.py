@@ -19,6 +19,8 @@ Path = tuple[str, ...]
 
 _MAX_DEPTH = 400
 _summarize = numerics.summarize
+_summarize_strided = numerics.summarize_strided
+_strided = torch.strided
 _CODE: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in numerics.CODE.items() if hasattr(torch, name)}
 _DTYPE_TEXT: dict[torch.dtype, str] = {value: str(value) for value in vars(torch).values() if isinstance(value, torch.dtype)}
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
@@ -88,13 +90,18 @@ class Encoder:
         try:
             dtype = tensor.dtype
             code = _CODE.get(dtype)
-            if code is None or not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
+            if code is None or not tensor.is_cpu or tensor.is_neg() or tensor.is_conj():
                 return self._unusual(tensor, path, side)
             count = tensor.numel()
-            address = tensor.data_ptr()
+            address = tensor.data_ptr()  # raises for tensors without memory
             if not address and count:
                 return self._unusual(tensor, path, side)
-            high, low, mean, norm = _summarize(address, code, count)
+            if tensor.is_contiguous():
+                high, low, mean, norm = _summarize(address, code, count)
+            elif tensor.layout is _strided and not tensor.is_nested:
+                high, low, mean, norm = _summarize_strided(address, code, tuple(tensor.shape), tensor.stride())
+            else:
+                return self._unusual(tensor, path, side)
             requires_grad = tensor.requires_grad
             record = {
                 "type": "torch.Tensor",

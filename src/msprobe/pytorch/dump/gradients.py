@@ -1,21 +1,23 @@
 """Gradients of calls: observers on the autograd graph, shared by APIs and modules.
 
-An observer returns None and raises nothing, so the backward pass is the one it would have been (see docs/architecture.md). The record of a
-call is complete when all nodes at its edges have fired, or when the backward pass ends.
+An observer returns None and raises nothing, so the backward pass is the one it would have been. The record of a call is complete when all nodes
+at its edges have fired, or when the backward pass ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol
 
 import torch
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Side
-from msprobe.pytorch.dump.graph_walk import Boundary, Edge, LeafEdges, find_boundary
+from msprobe.pytorch.dump.graph_walk import Boundary, Edge, LeafEdges, find_boundary, single_node
 
 _NoTorchFunction = torch_internals.NoTorchFunction
+_graph_task = torch_internals.graph_task
 
 
 class Sink(Protocol):
@@ -29,6 +31,9 @@ class Sink(Protocol):
 
     def count(self, tensors: int) -> None:
         """Add to the number of recorded tensors."""
+
+    def spend(self, seconds: float) -> None:
+        """Add to the time that recording took."""
 
     def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
         """Put an entry into the dump; gives its handle, whose `done` may be set later."""
@@ -61,7 +66,7 @@ class GradientObservers:
         self.keep_input, self.keep_output = keep_input, keep_output
         self.leaves = LeafEdges()
         self.closed = False
-        self._handles: list[tuple[_CallGradients | None, Any]] = []
+        self._handles: list[tuple[_Call | None, Any]] = []
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
     def watch(self, name: str, parent: str | None, outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> None:
@@ -73,14 +78,17 @@ class GradientObservers:
             outputs, inputs: edges of the tensors that require grad; `inputs` as they were before the call.
             floor: the thread's sequence number before the call.
         """
-        boundary = find_boundary(outputs, inputs, floor)
-        if not boundary.outputs:
+        single = single_node(outputs, inputs, floor)
+        if single is not None:
+            one = _OneNodeCall(self, name, parent, single.positions, single.outputs, len(outputs), len(inputs))
+            self._handles.append((one, single.node.register_hook(one)))
             return
-        call = _CallGradients(self, name, parent, boundary, len(outputs), len(inputs))
-        handles = self._handles
-        for node, handle in call.attach():
-            # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
-            handles.append((None if not node.next_functions else call, handle))
+        boundary = find_boundary(outputs, inputs, floor)
+        if boundary.outputs:
+            call = _GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
+            for node, handle in call.attach(boundary):
+                # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
+                self._handles.append((call if node.next_functions else None, handle))
 
     def at_end(self, task: int, finish: Callable[[int], None]) -> None:
         """Call `finish(task)` when backward pass number `task` ends, or at the latest when the step does."""
@@ -113,204 +121,255 @@ class GradientObservers:
         self.leaves.clear()
 
 
-class _CallGradients:
-    """Gradients of one call, collected over one backward pass at a time."""
+class _Call:
+    """What both kinds of calls share: the name, the numbers of slots, the passes made so far."""
 
-    __slots__ = ("_sums", "boundary", "data", "entry", "left", "name", "observers", "parent", "passes", "sides", "sizes", "task", "told_late")
+    __slots__ = ("inputs", "name", "observers", "outputs", "parent", "passes", "told_late")
 
-    def __init__(self, observers: GradientObservers, name: str, parent: str | None, boundary: Boundary, outputs: int, inputs: int) -> None:
+    def __init__(self, observers: GradientObservers, name: str, parent: str | None, outputs: int, inputs: int) -> None:
         self.observers = observers
         self.name = name
         self.parent = parent
-        self.boundary = boundary
-        self.sizes = (outputs, inputs)
+        self.outputs, self.inputs = outputs, inputs
         self.passes = 0
-        self.task = -1
-        self.data: dict[str, list[Any]] = {}
-        self.entry: Any = None
-        self.left = 0
         self.told_late = False
-        self._sums: dict[Edge, tuple[torch.Tensor, int]] = {}
-
-    def attach(self) -> list[tuple[Any, Any]]:
-        """Put the observers on the graph."""
-        boundary = self.boundary
-        handles = []
-        if len(boundary.outputs) == 1 and len(boundary.inputs) == 1 and not boundary.passed_through:
-            node = next(iter(boundary.outputs))
-            # A user-written backward may change the gradients it is given in place: those are read before it runs.
-            if node in boundary.inputs and not isinstance(node, torch_internals.PythonNode):
-                handles.append((node, node.register_hook(_OneNode(self, boundary.outputs[node], boundary.inputs[node]))))
-                self._forget_nodes()
-                return handles
-        for node, outputs in boundary.outputs.items():
-            handles.append((node, node.register_prehook(_OutputNode(self, outputs))))
-        for node, inputs in boundary.inputs.items():
-            handles.append((node, node.register_hook(_InputNode(self, inputs))))
-        self._forget_nodes()
-        return handles
-
-    def _forget_nodes(self) -> None:
-        """Observers are held by their nodes: they must not hold nodes, or the graph would never be freed."""
-        boundary = self.boundary
-        numbers = {edge: (index, 0) for index, edge in enumerate(boundary.slots)}
-        self.boundary = Boundary(
-            outputs={index: [] for index in range(len(boundary.outputs))},
-            inputs={index: [] for index in range(len(boundary.inputs))},
-            slots={numbers[edge]: slots for edge, slots in boundary.slots.items()},
-            contributions={numbers[edge]: count for edge, count in boundary.contributions.items()},
-            passed_through=boundary.passed_through,
-        )
-        for places in list(boundary.inputs.values()):
-            places[:] = [(position, numbers[edge]) for position, edge in places]
-
-    def begin(self) -> bool:
-        """Called by each observer first; False when nothing is to be recorded."""
-        observers = self.observers
-        if observers.closed:
-            if not self.told_late:
-                self.told_late = True
-                observers.late()
-            return False
-        task = torch_internals.graph_task()
-        if task != self.task or self.left == 0:
-            if self.left:
-                self.finish(self.task)
-            self.task = task
-            self.passes += 1
-            self.left = len(self.boundary.outputs) + len(self.boundary.inputs)
-            self.data = {"input": [None] * self.sizes[0], "output": [None] * self.sizes[1]}
-            self.entry = None
-            self._sums.clear()
-        return True
 
     def entry_name(self) -> str:
         """The name of the running pass: a second one over the same graph gets `.pass1`."""
         return self.name if self.passes == 1 else f"{self.name}.pass{self.passes - 1}"
 
-    def record(self, gradient: torch.Tensor | None, role: str, slot: int) -> None:
-        """Record one gradient in its slot."""
-        if gradient is None or not isinstance(gradient, torch.Tensor):
+    def is_late(self) -> bool:
+        """Whether the step has ended; told once for each call."""
+        if not self.observers.closed:
+            return False
+        if not self.told_late:
+            self.told_late = True
+            self.observers.late()
+        return True
+
+    def write(self, name: str, received: list[Any], passed_on: list[Any], tensors: int) -> None:
+        """Put the entry into the dump, if it is wanted."""
+        observers = self.observers
+        data: dict[str, Any] = {}
+        if observers.keep_input:
+            data["input"] = received
+        if observers.keep_output:
+            data["output"] = passed_on
+        observers.sink.add(name, self.parent, data, tensors, True)
+
+    def failed(self, error: Exception) -> None:
+        """Tell that the gradients could not be recorded."""
+        self.observers.report(self.name, f"gradients could not be recorded: {error!r}")
+
+
+class _OneNodeCall(_Call):
+    """A call that is one node of the graph, the common case; it is the node's hook itself.
+
+    Args:
+        positions: for each distinct input edge, where the node's gradients for it lie, and the slots of the inputs that share it.
+        numbers: slot of each output -> the node's output.
+    """
+
+    __slots__ = ("numbers", "positions")
+
+    def __init__(
+        self,
+        observers: GradientObservers,
+        name: str,
+        parent: str | None,
+        positions: list[tuple[list[int], list[int]]],
+        numbers: list[tuple[int, int]],
+        outputs: int,
+        inputs: int,
+    ) -> None:
+        super().__init__(observers, name, parent, outputs, inputs)
+        self.positions = positions
+        self.numbers = numbers
+
+    def __call__(self, grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
+        try:
+            if self.is_late():
+                return
+            began = perf_counter()
+            self.passes += 1
+            observers = self.observers
+            sink = observers.sink
+            name = self.entry_name()
+            if sink.wants(name):
+                with _NoTorchFunction():
+                    encode = observers.encoder.value
+                    side = Side(name, "input", sink.saves(name))
+                    received: list[Any] = [None] * self.outputs
+                    for slot, number in self.numbers:
+                        gradient = grad_outputs[number]
+                        if gradient is not None:
+                            received[slot] = encode(gradient, (str(slot),), side)
+                    side.role = "output"
+                    passed_on: list[Any] = [None] * self.inputs
+                    for places, slots in self.positions:
+                        gradient = grad_inputs[places[0]] if len(places) == 1 else _total([grad_inputs[p] for p in places])
+                        if gradient is not None:
+                            for slot in slots:
+                                passed_on[slot] = encode(gradient, (str(slot),), side)
+                    self.write(name, received, passed_on, side.tensors)
+            sink.spend(perf_counter() - began)
+        except Exception as error:
+            self.failed(error)
+
+
+class _GraphCall(_Call):
+    """A call that is several nodes of the graph; its gradients are collected over one backward pass at a time."""
+
+    __slots__ = ("_sums", "contributions", "left", "nodes", "passed_on", "passed_through", "received", "slots", "task", "tensors")
+
+    def __init__(self, observers: GradientObservers, name: str, parent: str | None, boundary: Boundary, outputs: int, inputs: int) -> None:
+        super().__init__(observers, name, parent, outputs, inputs)
+        # Observers are held by their nodes: they must not hold nodes, or the graph would never be freed. Edges become numbers.
+        numbers = {edge: index for index, edge in enumerate(boundary.slots)}
+        self.slots = list(boundary.slots.values())
+        self.contributions = [boundary.contributions.get(edge, 0) for edge in numbers]
+        self.passed_through = boundary.passed_through
+        self.nodes = len(boundary.outputs) + len(boundary.inputs)
+        self.task = -1
+        self.left = 0
+        self.tensors = 0
+        self.received: list[Any] = []
+        self.passed_on: list[Any] = []
+        self._sums: dict[int, tuple[list[torch.Tensor], int]] = {}
+
+    def attach(self, boundary: Boundary) -> list[tuple[Any, Any]]:
+        """Put the observers on the graph; gives nodes and the handles that remove them."""
+        numbers = {edge: index for index, edge in enumerate(boundary.slots)}
+        handles = []
+        for node, outputs in boundary.outputs.items():
+            handles.append((node, node.register_prehook(_OutputNode(self, outputs))))
+        for node, inputs in boundary.inputs.items():
+            plan = [(position, numbers[edge]) for position, edge in inputs]
+            handles.append((node, node.register_hook(_InputNode(self, plan))))
+        return handles
+
+    def begin(self) -> bool:
+        """Called by each observer first; False when nothing is to be recorded."""
+        if self.is_late():
+            return False
+        task = _graph_task()
+        if task != self.task or self.left == 0:
+            if self.left:
+                self.finish(self.task)
+            self.task = task
+            self.passes += 1
+            self.left = self.nodes
+            self.tensors = 0
+            self.received = [None] * self.outputs
+            self.passed_on = [None] * self.inputs
+            self._sums.clear()
+            if self.nodes > 1:
+                self.observers.at_end(task, self.finish)
+        return True
+
+    def record(self, gradient: Any, role: str, slots: list[int]) -> None:
+        """Record one gradient in its slots."""
+        if gradient is None:
             return
         observers = self.observers
         name = self.entry_name()
         side = Side(name, role, observers.sink.saves(name))
-        self.data[role][slot] = observers.encoder.value(gradient, (str(slot),), side)
+        into = self.received if role == "input" else self.passed_on
+        for slot in slots:
+            into[slot] = observers.encoder.value(gradient, (str(slot),), side)
+        self.tensors += side.tensors
 
-    def contribute(self, edge: Edge, gradient: torch.Tensor | None) -> None:
+    def contribute(self, edge: int, gradient: Any) -> None:
         """One place's contribution to an input's gradient; the sum is recorded when all places have given theirs."""
-        slots, places = self.boundary.slots[edge], self.boundary.contributions[edge]
+        places = self.contributions[edge]
         if places == 1:
-            for slot in slots:
-                self.record(gradient, "output", slot)
+            self.record(gradient, "output", self.slots[edge])
             return
-        total, given = self._sums.get(edge, (None, 0))
+        given, count = self._sums.get(edge, ([], 0))
         if gradient is not None:
-            with torch.no_grad():
-                total = gradient.detach() if total is None else total + gradient.detach()
-        given += 1
-        if given == places:
+            given.append(gradient)
+        if count + 1 == places:
             self._sums.pop(edge, None)
-            for slot in slots:
-                self.record(total, "output", slot)
+            self.record(_total(given), "output", self.slots[edge])
         else:
-            self._sums[edge] = (total, given)  # type: ignore[assignment]
+            self._sums[edge] = (given, count + 1)
 
     def fired(self) -> None:
         """One node is through; the last one completes the entry."""
         self.left -= 1
         if self.left == 0:
-            self.write()
-        elif self.left == len(self.boundary.outputs) + len(self.boundary.inputs) - 1:
-            self.observers.at_end(self.task, self.finish)
+            self.complete()
 
     def finish(self, task: int) -> None:
         """The backward pass is over: what has not come does not come."""
         if self.left and task == self.task:
-            for edge, (total, _) in list(self._sums.items()):
-                for slot in self.boundary.slots[edge]:
-                    self.record(total, "output", slot)
+            for edge, (given, _) in list(self._sums.items()):
+                self.record(_total(given), "output", self.slots[edge])
             self._sums.clear()
             self.left = 0
-            self.write()
+            self.complete()
 
-    def write(self) -> None:
+    def complete(self) -> None:
         """Put the entry into the dump."""
-        observers = self.observers
         name = self.entry_name()
-        if not observers.sink.wants(name):
-            return
-        data = self.data
-        self.data = {}
-        if not observers.keep_input:
-            del data["input"]
-        if not observers.keep_output:
-            del data["output"]
-        tensors = sum(1 for side in data.values() for record in side if record is not None)
-        observers.sink.add(name, self.parent, data, tensors, True)
-
-
-class _OneNode:
-    """Observer of a call that is a single node of the graph: the common case."""
-
-    __slots__ = ("call", "inputs", "outputs")
-
-    def __init__(self, call: _CallGradients, outputs: list[tuple[int, int]], inputs: list[tuple[int, Edge]]) -> None:
-        self.call, self.outputs, self.inputs = call, outputs, inputs
-
-    def __call__(self, grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
-        call = self.call
-        try:
-            with _NoTorchFunction():
-                call.left = 0
-                if call.begin():
-                    for slot, number in self.outputs:
-                        call.record(grad_outputs[number], "input", slot)
-                    for position, edge in self.inputs:
-                        call.contribute(edge, grad_inputs[position])
-                    call.left = 0
-                    call.write()
-        except Exception as error:
-            call.observers.report(call.name, f"gradients could not be recorded: {error!r}")
+        received, passed_on = self.received, self.passed_on
+        self.received, self.passed_on = [], []
+        if self.observers.sink.wants(name):
+            self.write(name, received, passed_on, self.tensors)
 
 
 class _OutputNode:
-    """Observer of a node that made one or more of the call's outputs."""
+    """Observer of a node that made one or more of a call's outputs."""
 
     __slots__ = ("call", "outputs")
 
-    def __init__(self, call: _CallGradients, outputs: list[tuple[int, int]]) -> None:
+    def __init__(self, call: _GraphCall, outputs: list[tuple[int, int]]) -> None:
         self.call, self.outputs = call, outputs
 
     def __call__(self, grad_outputs: tuple[Any, ...]) -> None:
         call = self.call
         try:
+            began = perf_counter()
             with _NoTorchFunction():
                 if call.begin():
                     for slot, number in self.outputs:
-                        call.record(grad_outputs[number], "input", slot)
-                        for through in call.boundary.passed_through.get(slot, ()):
+                        call.record(grad_outputs[number], "input", [slot])
+                        through = call.passed_through.get(slot)
+                        if through is not None:
                             call.record(grad_outputs[number], "output", through)
                     call.fired()
+            call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
-            call.observers.report(call.name, f"gradients could not be recorded: {error!r}")
+            call.failed(error)
 
 
 class _InputNode:
-    """Observer of a node that leads to one or more of the call's inputs."""
+    """Observer of a node that leads to one or more of a call's inputs."""
 
     __slots__ = ("call", "inputs")
 
-    def __init__(self, call: _CallGradients, inputs: list[tuple[int, Edge]]) -> None:
+    def __init__(self, call: _GraphCall, inputs: list[tuple[int, int]]) -> None:
         self.call, self.inputs = call, inputs
 
     def __call__(self, grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         call = self.call
         try:
+            began = perf_counter()
             with _NoTorchFunction():
                 if call.begin():
                     for position, edge in self.inputs:
                         call.contribute(edge, grad_inputs[position])
                     call.fired()
+            call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
-            call.observers.report(call.name, f"gradients could not be recorded: {error!r}")
+            call.failed(error)
+
+
+def _total(gradients: list[Any]) -> torch.Tensor | None:
+    """The sum of the contributions to one gradient."""
+    total: torch.Tensor | None = None
+    with torch.no_grad():
+        for gradient in gradients:
+            if gradient is not None:
+                total = gradient.detach() if total is None else total + gradient.detach()
+    return total

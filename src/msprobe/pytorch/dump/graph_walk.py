@@ -6,13 +6,15 @@ An *edge* is `(node, number)`: the place where the gradient of one tensor arrive
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from msprobe.pytorch import torch_internals
 
 Edge = tuple[Any, int]
+_LEAF_NUMBER = 2**64 - 1
+"""Sequence number of all nodes of leaves."""
 
 
 class LeafEdges:
@@ -45,6 +47,57 @@ def edges_of(tensors: list[torch.Tensor], leaves: LeafEdges) -> list[Edge | None
         except Exception:
             edges.append(None)
     return edges
+
+
+class SingleNode(NamedTuple):
+    """A call that made exactly one node.
+
+    Attributes:
+        node: the node.
+        outputs: pairs (slot of the output, number of the node's output).
+        positions: for each distinct input edge, its positions in `next_functions` and the slots of the inputs that share it.
+    """
+
+    node: Any
+    outputs: list[tuple[int, int]]
+    positions: list[tuple[list[int], list[int]]]
+
+
+def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> SingleNode | None:
+    """The one node that leads from all inputs to all outputs, None where the call is anything else; arguments as in `find_boundary`."""
+    first = outputs[0]
+    if first is None:
+        return None
+    node = first[0]
+    # A user-written backward may change the gradients it is given in place: those must be read before it runs.
+    if isinstance(node, torch_internals.PythonNode):
+        return None
+    numbers = []
+    for slot, edge in enumerate(outputs):
+        if edge is None or edge[0] is not node:
+            return None
+        numbers.append((slot, edge[1]))
+    slots: dict[Edge, tuple[list[int], list[int]]] = {}
+    for slot, edge in enumerate(inputs):
+        if edge is None:
+            continue
+        if edge[0] is node:
+            return None
+        known = slots.get(edge)
+        if known is None:
+            slots[edge] = ([], [slot])
+        else:
+            known[1].append(slot)
+    for position, edge in enumerate(node.next_functions):
+        following = edge[0]
+        if following is None:
+            continue
+        known = slots.get(edge)
+        if known is not None:
+            known[0].append(position)
+        elif floor <= following._sequence_nr() < _LEAF_NUMBER:
+            return None
+    return SingleNode(node, numbers, [known for known in slots.values() if known[0]])
 
 
 @dataclass

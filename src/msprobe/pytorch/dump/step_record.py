@@ -87,6 +87,10 @@ class StepRecord:
         """Add to the number of recorded tensors."""
         self.tally.tensors += tensors
 
+    def spend(self, seconds: float) -> None:
+        """Add to the time that recording took."""
+        self.tally.spent += seconds
+
     def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
         """Put a backward or gradient entry into the dump."""
         tally = self.tally
