@@ -1,0 +1,14 @@
+"""Compares dump directories, whoever made them. Reads, and never executes, what they hold; imports no deep-learning framework.
+
+The stages, each in a file of its own, hand plain immutable values to each other:
+
+    inputs      two paths             -> pairs of dump files
+    rows        a dump                -> calls, each with its recorded values as rows
+    match       two lists of calls    -> pairs of calls, pairs of rows (aliases: names that differ between tools)
+    measure*    a pair of rows        -> metrics, and how well the two agree
+    calls       measured rows         -> what they say about the call
+    first_difference                  -> where the two runs part
+    judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
+    report_csv, report_summary, describe, stacks: files and words
+    compare     runs them
+"""

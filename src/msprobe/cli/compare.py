@@ -1,0 +1,87 @@
+"""Compare two dumps, value by value, and name the first call that differs.
+
+The paths are two dump.json, two directories of one process (rank0, proc123), two step directories, or two dump roots. One CSV is
+written for each pair; the first difference is printed with the line of code it comes from.
+
+Exit code: 0 nothing differs, 1 something does (a row `error` or `unmatched`), 2 the comparison could not be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from msprobe.cli.errors import EXIT_FAILED, EXIT_OK, fail
+from msprobe.errors import UsageError
+
+# Options of the existing tool that are not built yet: (flags, destination, takes a value)
+_NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
+    (("--xlsx",), "xlsx", False),
+    (("-fm", "--fuzzy_match"), "fuzzy_match", False),
+    (("-cm", "--cell_mapping"), "cell_mapping", True),
+    (("-am", "--api_mapping"), "api_mapping", True),
+    (("-lm", "--layer_mapping"), "layer_mapping", True),
+    (("-da", "--diff_analyze"), "diff_analyze", False),
+    (("-tensor_log", "--is_print_compare_log"), "tensor_log", False),
+    (("--rank",), "rank", True),
+    (("--step",), "step", True),
+    (("--consistent_check",), "consistent_check", False),
+    (("--backend",), "backend", True),
+    (("--config",), "config", True),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("-tp", "--target_path", required=True, type=Path, metavar="PATH", help="dump under test")
+    parser.add_argument("-gp", "--golden_path", required=True, type=Path, metavar="PATH", help="dump it is measured against")
+    parser.add_argument(
+        "-o", "--output_path", default=Path("./output"), type=Path, metavar="DIR", help="where the results go (default ./output)"
+    )
+    parser.add_argument(
+        "-dm", "--data_mapping", type=Path, metavar="YAML", help="pairs of row names, `target row: golden row`, for rows named differently"
+    )
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 when differences are found, too")
+    parser.add_argument("-m", "--mode", default="auto", metavar="MODE", help="auto (the only one so far)")
+    later = parser.add_argument_group("not available yet")
+    for flags, name, takes_value in _NOT_YET:
+        if not takes_value:
+            later.add_argument(*flags, dest=name, action="store_true", default=None, help=argparse.SUPPRESS)
+        else:
+            later.add_argument(*flags, dest=name, nargs="*", default=None, help=argparse.SUPPRESS)
+    later.description = ", ".join("/".join(flags) for flags, _, _ in _NOT_YET)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compares, prints, returns the exit code."""
+    given = ["/".join(flags) for flags, name, _ in _NOT_YET if getattr(arguments, name) is not None]
+    if arguments.mode != "auto":
+        given.append(f"-m {arguments.mode}")
+    if given:
+        fail(f"not available yet: {', '.join(given)}", "msprobe compare")
+        return EXIT_FAILED
+    from msprobe.cli.console import show
+    from msprobe.comparison.compare import compare
+    from msprobe.comparison.describe import describe, problems
+
+    mapping = _read_mapping(arguments.data_mapping) if arguments.data_mapping is not None else None
+    outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, mapping)
+    show(describe(outcome))
+    for problem in problems(outcome):
+        fail(problem, "msprobe compare")
+    code = outcome.exit_code
+    return EXIT_OK if arguments.exit_zero and code != EXIT_FAILED else code
+
+
+def _read_mapping(path: Path) -> dict[str, str]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"the mapping file {path} does not exist") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"the mapping file {path} is not valid YAML: {error}") from None
+    if not isinstance(content, dict) or not all(isinstance(text, str) for pair in content.items() for text in pair):
+        raise UsageError(f"the mapping file {path} must hold lines `target row: golden row`, both of them names as in the CSV")
+    return content

@@ -1,0 +1,133 @@
+"""`msprobe`: finds the sub-command and runs it. Each command lives in its own file, imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from msprobe import __version__
+from msprobe.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE, fail
+from msprobe.errors import MsprobeException
+
+COMMANDS: dict[str, str] = {
+    "compare": "compare two dumps value by value and name the first call that differs",
+}
+"""Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
+
+NOT_YET: frozenset[str] = frozenset(
+    [
+        "acc_check",
+        "multi_acc_check",
+        "merge_result",
+        "overflow_check",
+        "config_check",
+        "api_precision_compare",
+        "graph_visualize",
+        "data2db",
+        "parse",
+        "offline_dump",
+        "install_deps",
+    ]
+)
+"""Commands of the existing tool that are not built yet."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports wrong usage in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        fail(f"{message} (see {self.prog} --help)", self.prog)
+        raise SystemExit(EXIT_FAILED)
+
+
+def _top_parser() -> Parser:
+    lines = [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
+    parser = Parser(
+        prog="msprobe",
+        description="Find where two runs of a deep-learning model part, down to the line of code.",
+        epilog="commands:\n" + "\n".join(lines) + "\n\n`msprobe <command> --help` explains a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"msprobe {__version__}")
+    parser.add_argument("command", metavar="<command>", help="what to do, see below")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the command")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: arguments without the program's name; those of the process when None.
+
+    Returns:
+        0: done, nothing found. 1: done, something found. 2: could not be done. 130: interrupted.
+    """
+    try:
+        code = _run(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output left (`| head`). Python would complain once more when it flushes at exit.
+        _discard_stdout()
+        return EXIT_PIPE
+    except MsprobeException as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except MemoryError:
+        fail("this machine has too little memory for these dumps; compare single ranks, or record fewer calls")
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        fail("this is a fault in msprobe, not in what you gave it; please report it with the lines above")
+    return EXIT_FAILED
+
+
+def _run(argv: list[str]) -> int:
+    parser = _top_parser()
+    if not argv:
+        parser.print_help()
+        return EXIT_FAILED
+    try:
+        options = parser.parse_args(argv)
+        if options.command in NOT_YET:
+            fail(f"the command {options.command!r} is not available yet")
+            return EXIT_FAILED
+        if options.command not in COMMANDS:
+            fail(f"unknown command {options.command!r}; there are: {', '.join(COMMANDS)}")
+            return EXIT_FAILED
+        module = importlib.import_module(f"msprobe.cli.{options.command}")
+        command_parser = Parser(
+            prog=f"msprobe {options.command}",
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(command_parser)
+        arguments = command_parser.parse_args(options.arguments)
+    except SystemExit as stop:  # argparse ends the process after --help and after an error
+        return stop.code if isinstance(stop.code, int) else EXIT_FAILED
+    code: int = module.run(arguments)
+    return code
+
+
+def _discard_stdout() -> None:
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What the measured rows say about each call, and the order in which calls ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msprobe.comparison.match import CallPair, RowPair
+from msprobe.comparison.measure import Agreement, Measure
+from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.rows import Row
+
+UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_with_format"})
+"""APIs whose result is memory as it was found; its values mean nothing."""
+
+_FILLED = [
+    "copy_",
+    "fill_",
+    "zero_",
+    "normal_",
+    "uniform_",
+    "random_",
+    "bernoulli_",
+    "exponential_",
+    "geometric_",
+    "log_normal_",
+    "cauchy_",
+]
+_RECEIVED = [
+    "recv",
+    "irecv",
+    "broadcast",
+    "all_gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_gather_into_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "_all_gather_base",
+    "_reduce_scatter_base",
+]
+
+OVERWRITTEN: dict[str, str] = {
+    **dict.fromkeys(_FILLED, "input.0"),
+    **dict.fromkeys(_RECEIVED, "input.0"),
+    "__setitem__": "input.0",
+    "gather": "input.1",
+    "batch_isend_irecv": "input",
+}
+"""API -> the input it writes into; what that held before may be memory as it was found."""
+
+_KEEPS_SOME = frozenset({"__setitem__", "batch_isend_irecv"})
+"""Of these the output still holds part of what the overwritten input held."""
+
+
+class Measured(NamedTuple):
+    """A pair of rows and its measurement; None where one side has no such row."""
+
+    pair: RowPair
+    measure: Measure | None
+
+
+class MeasuredCall(NamedTuple):
+    """A call with its measured rows. The three agreements are those of the worst row of a role; UNKNOWN where there is none.
+
+    `inputs` leaves out what the call overwrites.
+    """
+
+    pair: CallPair
+    parts: EntryName
+    rows: tuple[Measured, ...]
+    inputs: Agreement
+    parameters: Agreement
+    outputs: Agreement
+
+    @property
+    def name(self) -> str:
+        return self.pair.name
+
+    @property
+    def matched(self) -> bool:
+        return self.pair.target is not None and self.pair.golden is not None
+
+
+def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCall:
+    """Joins a pair of calls with the measures of its rows, in their order."""
+    call = pair.target or pair.golden
+    parts = call.parts if call is not None else parse("")
+    written = overwritten_input(parts)
+    ignored_outputs = returns_memory(parts)
+    inputs = parameters = outputs = Agreement.UNKNOWN
+    for row, measure in zip(pair.rows, measures, strict=True):
+        if measure is None or row.target is None:
+            continue
+        role, agreement = row.target.role, measure.agreement
+        if role == "input":
+            if agreement > inputs and (written is None or not is_overwritten(row.target, written)):
+                inputs = agreement
+            elif agreement is Agreement.DIFFERENT and parts.api in _KEEPS_SOME:
+                ignored_outputs = True
+        elif role == "parameters":
+            parameters = max(parameters, agreement)
+        else:
+            outputs = max(outputs, agreement)
+    if ignored_outputs:
+        outputs = Agreement.UNKNOWN
+    return MeasuredCall(pair, parts, tuple(map(Measured, pair.rows, measures)), inputs, parameters, outputs)
+
+
+def returns_memory(parts: EntryName) -> bool:
+    """Whether the call returns uninitialised memory."""
+    return parts.api in UNINITIALISED and parts.direction == "forward"
+
+
+def overwritten_input(parts: EntryName) -> str | None:
+    """Key of the input that the call writes into, None for most calls."""
+    return OVERWRITTEN.get(parts.api) if parts.direction == "forward" else None
+
+
+def is_overwritten(row: Row, written: str) -> bool:
+    """Whether a row is the input (or part of it) that the call writes into."""
+    return row.kind == "tensor" and (row.key == written or row.key.startswith(written + "."))
+
+
+def execution_order(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
+    """The calls in the order in which their results came to be.
+
+    dump.json has that order, but for one thing: the gradients of a module's parameters may stand before the module's own backward entry,
+    which tells whether what came into that backward pass agreed. They are moved behind it.
+    """
+    last: dict[str, int] = {}
+    for index, call in enumerate(calls):
+        if call.parts.is_module and call.parts.direction == "backward":
+            last[call.parts.base] = index
+    ordered: list[MeasuredCall] = []
+    waiting: dict[str, list[MeasuredCall]] = {}
+    for index, call in enumerate(calls):
+        base, direction = call.parts.base, call.parts.direction
+        if direction == "parameters_grad" and last.get(base, -1) > index:
+            waiting.setdefault(base, []).append(call)
+            continue
+        ordered.append(call)
+        if waiting and direction == "backward" and call.parts.is_module:
+            ordered.extend(waiting.pop(base, ()))
+    return ordered

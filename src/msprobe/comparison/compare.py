@@ -1,0 +1,297 @@
+"""Runs the stages: paths -> rows -> pairs -> measures -> verdicts -> CSV, and the first difference."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from msprobe.comparison import report_csv
+from msprobe.comparison.calls import MeasuredCall, summarise
+from msprobe.comparison.first_difference import Findings, find
+from msprobe.comparison.inputs import DumpPair, Plan, make_plan
+from msprobe.comparison.judge import Mode, Result, count, judge
+from msprobe.comparison.match import CallPair, match
+from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.rows import Call, calls_of
+from msprobe.comparison.stacks import Frame, frames_of, locate
+from msprobe.errors import DumpFormatError, UsageError
+from msprobe.format import layout, reader
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Lines of code where the first difference starts, as far as stack.json tells.
+
+    Attributes:
+        user: the user's line in the target run.
+        library: the line of an installed package (transformers, ...) that stands nearer to the call.
+        golden: the user's line in the golden run, when it reads otherwise than `user`.
+    """
+
+    user: Frame | None = None
+    library: Frame | None = None
+    golden: Frame | None = None
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """The result for one pair of dumps.
+
+    Attributes:
+        pair: what was compared.
+        mode: statistics, tensor or md5.
+        csv: the file written.
+        matched: rows that both sides have.
+        counts: rows by Result.
+        lost: rows not compared though at least one side recorded something to compare.
+        nothing_measured: why no row at all could be measured, "" when one could.
+        findings: the search for the first difference; `calls` holds what it refers to.
+        location: of the first difference; `beyond` of the first one beyond rounding.
+        notes: what the reader should know, one sentence each.
+    """
+
+    pair: DumpPair
+    mode: Mode
+    csv: Path
+    matched: int
+    counts: Mapping[Result, int]
+    lost: int
+    nothing_measured: str
+    findings: Findings
+    location: Location
+    beyond: Location
+    notes: tuple[str, ...]
+    calls: Sequence[MeasuredCall] = field(repr=False, default=())
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A pair that could not be compared, and why."""
+
+    pair: DumpPair
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a whole comparison."""
+
+    plan: Plan
+    reports: tuple[PairReport, ...]
+    failures: tuple[Failure, ...]
+    summary: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: all that both sides recorded agrees. 1: an `error` or `unmatched` row, a value that only one side could show, or a step or
+        rank that only one side has. 2: something could not be compared at all."""
+        if self.failures or self.plan.problems or any(report.nothing_measured for report in self.reports):
+            return 2
+        found = any(report.counts["error"] or report.counts["unmatched"] or report.lost for report in self.reports)
+        return 1 if found or self.plan.one_sided else 0
+
+
+def compare(
+    target: str | Path,
+    golden: str | Path,
+    output: str | Path = "./output",
+    data_mapping: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Compares two dumps and writes the CSV files.
+
+    Args:
+        target, golden: two dump.json, two directories of one process, two step directories or two dump roots.
+        output: directory for the results, made if need be.
+        data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently.
+
+    Raises:
+        UsageError: the paths are not of one kind, hold no dump, or none of the pairs can be compared.
+        DumpFormatError: the only pair there is cannot be read.
+        OSError: the results cannot be written.
+    """
+    plan = make_plan(Path(target), Path(golden))
+    stamp = report_csv.timestamp()
+    reports: list[PairReport] = []
+    failures: list[Failure] = []
+    for pair in plan.pairs:
+        try:
+            with _without_collector():
+                reports.append(compare_pair(pair, _directory(Path(output), plan, pair), stamp, data_mapping))
+        except (DumpFormatError, UsageError) as error:
+            if plan.level == "file":
+                raise
+            failures.append(Failure(pair, str(error)))
+    outcome = Outcome(plan, tuple(reports), tuple(failures))
+    if plan.level != "root":
+        return outcome
+    from msprobe.comparison import report_summary
+
+    header, lines = report_summary.table(outcome)
+    path = report_csv.write(Path(output), "summary", stamp, header, lines)
+    return Outcome(plan, outcome.reports, outcome.failures, path)
+
+
+def _directory(output: Path, plan: Plan, pair: DumpPair) -> Path:
+    return Path(layout.step_dir(output, pair.step)) if plan.level == "root" and pair.step is not None else output
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Hundreds of thousands of rows are built and none is garbage: the cycle collector would walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping[str, str] | None = None) -> PairReport:
+    """Compares two dump files and writes one CSV.
+
+    Raises:
+        DumpFormatError: one of them cannot be read.
+        UsageError: they hold different kinds of data, or have no value in common.
+        OSError: the CSV cannot be written.
+    """
+    target, golden = reader.read_dump(pair.target), reader.read_dump(pair.golden)
+    for dump in (target, golden):
+        _check_task(dump)
+    if target.task != golden.task:
+        raise UsageError(f"the tasks differ: {pair.target} holds {target.task}, {pair.golden} holds {golden.task}; record both alike")
+    calls = calls_of(target.data, str(pair.target)), calls_of(golden.data, str(pair.golden))
+    mode = _mode(target.task, calls, pair)
+    pairs = match(*calls, data_mapping)
+    matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
+    if not matched:
+        raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
+    measurer = _measurer(mode, target, golden)
+    measured = [_measure(call, measurer) for call in pairs]
+    notes: list[str] = []
+    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes)
+    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, [])
+    findings = find(measured, parents or {})
+    verdicts = judge(measured, mode, _starts(findings))
+    csv = report_csv.write(
+        output,
+        _stem(pair),
+        stamp,
+        report_csv.columns(mode, measurer.columns, stacks is not None),
+        report_csv.rows(measured, verdicts, mode, measurer.columns, stacks),
+    )
+    measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
+    location, beyond = _locations(findings, stacks or {}, pair)
+    return PairReport(
+        pair,
+        mode,
+        csv,
+        matched,
+        count(verdicts),
+        sum(1 for measure in measures if measure.lost),
+        _nothing_measured(measures),
+        findings,
+        location,
+        beyond,
+        tuple(notes),
+        measured,
+    )
+
+
+def _check_task(dump: reader.Dump) -> None:
+    if dump.task == "structure":
+        raise UsageError(f"{dump.path} was recorded with task structure: it holds names and no values")
+    if dump.task not in ("statistics", "tensor"):
+        raise UsageError(f"{dump.path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
+    if not dump.data:
+        raise UsageError(f"{dump.path} holds no data: nothing was recorded in this step")
+
+
+def _mode(task: str, calls: tuple[Sequence[Call], Sequence[Call]], pair: DumpPair) -> Mode:
+    if task == "tensor":
+        return "tensor"
+    target, golden = (any(row.md5 is not None for call in side for row in call.rows) for side in calls)
+    if target != golden:
+        one, other = (pair.target, pair.golden) if target else (pair.golden, pair.target)
+        raise UsageError(f"{one} holds checksums (summary_mode md5 or xor) and {other} does not; record both alike")
+    return "md5" if target else "statistics"
+
+
+def _measurer(mode: Mode, target: reader.Dump, golden: reader.Dump) -> Measurer:
+    if mode == "tensor":
+        from msprobe.comparison.measure_tensors import TensorMeasurer
+
+        return TensorMeasurer(target.tensor_dir, golden.tensor_dir)
+    if mode == "md5":
+        from msprobe.comparison.measure_md5 import Md5Measurer
+
+        return Md5Measurer()
+    from msprobe.comparison.measure_statistics import StatisticsMeasurer
+
+    return StatisticsMeasurer()
+
+
+def _measure(call: CallPair, measurer: Measurer) -> MeasuredCall:
+    return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
+
+
+def _starts(findings: Findings) -> set[str]:
+    names: set[str] = set()
+    for difference in (findings.first, findings.beyond_rounding):
+        if difference is not None:
+            names.add(difference.call.name)
+            if difference.kind == "own code" and difference.module is not None:
+                names.add(difference.module)
+    return names
+
+
+def _stem(pair: DumpPair) -> str:
+    stem = "debug_compare_result" if pair.target.name == layout.DEBUG else "compare_result"
+    return f"{stem}_{pair.label}" if pair.label else stem
+
+
+def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
+    shown = [", ".join(call.name for call in side[:2]) for side in calls]
+    return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
+
+
+def _optional(read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str]) -> Mapping[str, _T] | None:
+    path = dump.parent / name
+    if not path.is_file():
+        notes.append(f"{path} does not exist: no lines of code can be shown")
+        return None
+    try:
+        return read(path)
+    except DumpFormatError as error:
+        notes.append(f"{error}: no lines of code can be shown")
+        return None
+
+
+def _nothing_measured(measures: Sequence[Measure]) -> str:
+    if any(measure.agreement is not Agreement.UNKNOWN for measure in measures):
+        return ""
+    return f"none of the {len(measures)} pairs of values could be compared; the first: {measures[0].reason}"
+
+
+def _locations(findings: Findings, stacks: Mapping[str, Sequence[str]], pair: DumpPair) -> tuple[Location, Location]:
+    wanted = (findings.first, findings.beyond_rounding)
+    if wanted == (None, None):
+        return Location(), Location()
+    golden_stacks = _optional(reader.read_stack, pair.golden, layout.STACK, []) or {}
+    found: list[Location] = []
+    for difference in wanted:
+        if difference is None:
+            found.append(Location())
+            continue
+        user, library = locate(frames_of(difference.call.name, stacks))
+        partner = difference.call.pair.golden
+        golden = locate(frames_of(partner.name, golden_stacks))[0] if partner is not None else None
+        same = golden is None or user is None or golden.source == user.source
+        found.append(Location(user, library, None if same else golden))
+    return found[0], found[1]

@@ -1,0 +1,179 @@
+"""Where two runs part: the first call whose inputs agree and whose output does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input
+from msprobe.comparison.measure import Agreement
+
+Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient"]
+"""What starts the difference: a call's output; a module's code between its recorded calls; the data; code before a call that was not
+recorded; a plain argument; a parameter's value; the gradient of a parameter."""
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """Where the difference starts.
+
+    Attributes:
+        kind: see Kind.
+        call: the call at fault, or the one whose input differs.
+        rows: its rows that differ, those that matter first.
+        module: the module that contains it (for `own code`, the module whose code it is), None when unknown or none.
+        inner_calls: whether the call at fault is a module of which inner calls were recorded, all of them agreeing.
+        within_rounding: the difference is no larger than rounding.
+        parameters: agreement of the parameters, of the call itself and of the module around it.
+    """
+
+    kind: Kind
+    call: MeasuredCall
+    rows: tuple[Measured, ...]
+    module: str | None
+    inner_calls: bool
+    within_rounding: bool
+    parameters: Agreement
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the search found.
+
+    Attributes:
+        exact: whether values had to be equal in every recorded bit to agree; otherwise, up to rounding. Not exact when no floating-point
+            tensor of the two dumps is bit-identical.
+        first: the first difference, None when nothing differs.
+        beyond_rounding: when `first` is within rounding, the first difference that is not.
+        unmatched: the first call that only one side has, None when there is none.
+        unmatched_is_earlier: it stands before `first`.
+    """
+
+    exact: bool
+    first: FirstDifference | None
+    beyond_rounding: FirstDifference | None
+    unmatched: MeasuredCall | None
+    unmatched_is_earlier: bool
+
+
+def find(calls: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> Findings:
+    """Searches the measured calls.
+
+    Args:
+        calls: in the order of dump.json.
+        parents: construct.json of the target, name -> name of the module around it.
+    """
+    order = execution_order(calls)
+    exact = _anything_identical(order)
+    search = _Search(order, parents)
+    first = search.run(Agreement.ROUNDING if exact else Agreement.DIFFERENT)
+    beyond = search.run(Agreement.DIFFERENT) if first is not None and first.within_rounding else None
+    position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
+    unmatched = order[position] if position is not None else None
+    earlier = position is not None and (first is None or position < search.index[first.call.name])
+    return Findings(exact, first, beyond, unmatched, earlier)
+
+
+def _anything_identical(calls: Sequence[MeasuredCall]) -> bool:
+    for call in calls:
+        for (ours, _), measure in call.rows:
+            same = measure is not None and measure.agreement is Agreement.SAME
+            if same and ours is not None and ours.kind == "tensor" and ours.value != 0 and _is_floating(ours.dtype):
+                return True
+    return False
+
+
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype or "complex" in dtype
+
+
+class _Search:
+    def __init__(self, order: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> None:
+        self.order = order
+        self.parents = parents
+        self.by_name = {call.name: call for call in order}
+        self.index = {call.name: i for i, call in enumerate(order)}
+
+    def run(self, bound: Agreement) -> FirstDifference | None:
+        """The first difference when agreements of `bound` and worse count as differences."""
+        some_before = False
+        for call in self.order:
+            if not call.matched:
+                continue
+            if max(call.inputs, call.parameters, call.outputs) >= bound:
+                return self._explain(call, bound, some_before)
+            some_before = some_before or bool(call.rows)
+        return None
+
+    def _explain(self, call: MeasuredCall, bound: Agreement, some_before: bool) -> FirstDifference:
+        around = [self.by_name[name] for name in self._ancestors(call.name) if name in self.by_name and self.by_name[name].matched]
+        if call.inputs < bound and call.parameters >= bound:
+            return self._make("parameter", call, bound, ("parameters",))
+        if call.inputs >= bound:
+            owner = around[0] if around else None
+            if owner is not None and owner.parameters >= bound and owner.inputs < bound:
+                return self._make("parameter", owner, bound, ("parameters",))
+            module = next((outer for outer in around if outer.inputs < bound and outer.parameters < bound), None)
+            if module is not None:
+                return self._make("own code", call, bound, ("input",), module=module.name)
+            if not some_before:
+                return self._make("first input", call, bound, ("input",))
+            kind: Kind = "argument" if self._only_arguments(call, bound) else "input"
+            return self._make(kind, call, bound, ("input",))
+        if call.parts.direction == "parameters_grad":
+            return self._make("gradient", call, bound, ("parameters_grad",))
+        inner = self._innermost(call, bound)
+        return self._make("output", inner, bound, ("output",))
+
+    def _innermost(self, call: MeasuredCall, bound: Agreement) -> MeasuredCall:
+        """The first call inside a module that starts the difference. A backward entry of a module may stand before those inside it."""
+        while call.parts.is_module:
+            inside = (other for other in self.order if other.matched and self._is_inside(other.name, call.name))
+            deeper = next((c for c in inside if c.inputs < bound and c.parameters < bound and c.outputs >= bound), None)
+            if deeper is None:
+                return call
+            call = deeper
+        return call
+
+    def _make(self, kind: Kind, call: MeasuredCall, bound: Agreement, roles: tuple[str, ...], module: str | None = None) -> FirstDifference:
+        rows = tuple(_differing(call, bound, roles))
+        inner_calls = kind == "output" and call.parts.is_module and any(self._is_inside(o.name, call.name) for o in self.order)
+        container = module if module is not None else next(self._ancestors(call.name), None)
+        around = self.by_name.get(container) if container is not None else None
+        parameters = call.parameters if around is None else max(call.parameters, around.parameters)
+        return FirstDifference(
+            kind,
+            call,
+            rows,
+            container,
+            inner_calls,
+            all(row.measure is not None and row.measure.agreement < Agreement.DIFFERENT for row in rows),
+            parameters,
+        )
+
+    @staticmethod
+    def _only_arguments(call: MeasuredCall, bound: Agreement) -> bool:
+        return all(row.pair.target is not None and row.pair.target.kind != "tensor" for row in _differing(call, bound, ("input",)))
+
+    def _is_inside(self, name: str, module: str) -> bool:
+        return name != module and module in self._ancestors(name)
+
+    def _ancestors(self, name: str) -> Iterator[str]:
+        seen = {name}
+        parent = self.parents.get(name)
+        while isinstance(parent, str) and parent not in seen:  # a damaged construct.json may hold a circle
+            seen.add(parent)
+            yield parent
+            parent = self.parents.get(parent)
+
+
+def _differing(call: MeasuredCall, bound: Agreement, roles: tuple[str, ...]) -> Iterator[Measured]:
+    written = overwritten_input(call.parts)
+    for row in call.rows:
+        ours = row.pair.target
+        if row.measure is None or ours is None or row.measure.agreement < bound or ours.role not in roles:
+            continue
+        if ours.role == "input" and written is not None and is_overwritten(ours, written):
+            continue
+        yield row

@@ -1,0 +1,187 @@
+"""First stage: what the two paths hold, and which dump of the target belongs to which of the golden side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from msprobe.errors import UsageError
+from msprobe.format import layout
+
+Level = Literal["file", "step", "root"]
+
+
+@dataclass(frozen=True)
+class DumpPair:
+    """Two files to compare.
+
+    Attributes:
+        target, golden: a dump.json or debug.json each.
+        step: number of the step, None when not known.
+        label: `rank0`, `proc123`, or "" for two files given as such.
+    """
+
+    target: Path
+    golden: Path
+    step: int | None
+    label: str
+
+    @property
+    def title(self) -> str:
+        """`step0 rank0`, for messages; "" for two files given as such."""
+        return " ".join(part for part in ("" if self.step is None else f"step{self.step}", self.label) if part)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared.
+
+    Attributes:
+        level: what both paths are.
+        pairs: in the order of steps and ranks.
+        one_sided: what exists on one side only, one sentence each.
+        problems: what should have been compared and cannot be, one sentence each.
+    """
+
+    level: Level
+    pairs: tuple[DumpPair, ...]
+    one_sided: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def make_plan(target: Path, golden: Path) -> Plan:
+    """Looks at the two paths.
+
+    Args:
+        target, golden: two dump files, two directories with a dump file, two step directories (`rank*` or `proc*` inside), or two dump
+            roots (`step*` inside).
+
+    Raises:
+        UsageError: a path does not exist or holds no dump, or the two are not of one kind.
+    """
+    levels = (_level(target, "target"), _level(golden, "golden"))
+    if levels[0] != levels[1]:
+        raise UsageError(
+            f"the two paths are not of one kind: {target} is {_WORDS[levels[0]]}, {golden} is {_WORDS[levels[1]]};"
+            " give two files, two rank directories, two step directories or two dump roots"
+        )
+    if levels[0] == "file":
+        return Plan("file", (_file_pair(target, golden),), (), ())
+    plan = _Planner()
+    if levels[0] == "step":
+        plan.step(target, golden, None)
+    else:
+        plan.both(layout.steps(target), layout.steps(golden), "step", plan.step)
+    if not plan.pairs and not plan.problems:
+        raise UsageError(f"nothing in {target} has a partner in {golden}: " + "; ".join(plan.one_sided))
+    return Plan(levels[0], tuple(plan.pairs), tuple(plan.one_sided), tuple(plan.problems))
+
+
+_WORDS: dict[Level, str] = {
+    "file": "a dump file or the directory of one process",
+    "step": "a step directory",
+    "root": "a dump root",
+}
+
+
+def _level(path: Path, side: str) -> Level:
+    try:
+        if path.is_file():
+            return "file"
+        if not path.is_dir():
+            raise UsageError(f"the {side} path {path} does not exist")
+        if _dump_file(path) is not None:
+            return "file"
+        if layout.ranks(path) or layout.procs(path):
+            return "step"
+        if layout.steps(path):
+            return "root"
+    except OSError as error:
+        raise UsageError(f"the {side} path {path} cannot be read: {error.strerror}") from None
+    raise UsageError(f"the {side} path {path} holds no dump: no {layout.DUMP}, rank*, proc* or step* in it")
+
+
+def _dump_file(directory: Path) -> Path | None:
+    for name in (layout.DUMP, layout.DEBUG):
+        if (directory / name).is_file():
+            return directory / name
+    return None
+
+
+def _file_pair(target: Path, golden: Path) -> DumpPair:
+    files: list[Path] = []
+    for path, other in ((target, golden), (golden, target)):
+        if path.is_file():
+            files.append(path)
+            continue
+        wanted = layout.DEBUG if other.name == layout.DEBUG else layout.DUMP
+        found = path / wanted if (path / wanted).is_file() else _dump_file(path)
+        files.append(found if found is not None else path / wanted)
+    return DumpPair(files[0], files[1], None, _label(files[0].parent.name) if target.is_dir() else "")
+
+
+def _label(name: str) -> str:
+    return name if name[:4] in ("rank", "proc") and name[4:].isdigit() else ""
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.pairs: list[DumpPair] = []
+        self.one_sided: list[str] = []
+        self.problems: list[str] = []
+
+    def both(
+        self, target: Mapping[int, Path], golden: Mapping[int, Path], word: str, use: Callable[[Path, Path, int], None], where: str = ""
+    ) -> None:
+        """Pairs by id, never by position; names what one side lacks."""
+        for number in sorted(target.keys() | golden.keys()):
+            if number not in golden:
+                self.one_sided.append(f"{where}{word}{number} is in the target only")
+            elif number not in target:
+                self.one_sided.append(f"{where}{word}{number} is in the golden dump only")
+            else:
+                use(target[number], golden[number], number)
+
+    def step(self, target: Path, golden: Path, number: int | None) -> None:
+        where = "" if number is None else f"step{number} "
+        try:
+            ranks = layout.ranks(target), layout.ranks(golden)
+            procs = layout.procs(target), layout.procs(golden)
+        except OSError as error:
+            self.problems.append(f"{where}{error.filename} cannot be read: {error.strerror}")
+            return
+        if ranks[0] and ranks[1]:
+            # Processes without a rank beside ranks only prepare data.
+            self.both(*ranks, "rank", lambda a, b, _: self.leaf(a, b, number), where)
+            return
+        everything = [{**ranks[side], **procs[side]} for side in (0, 1)]
+        alone = [list((ranks[side] or procs[side]).values()) for side in (0, 1)]
+        if len(alone[0]) == len(alone[1]) == 1:
+            self.leaf(alone[0][0], alone[1][0], number)
+        elif not everything[0] or not everything[1]:
+            side = "target" if not everything[0] else "golden dump"
+            self.problems.append(f"{where}holds no rank* or proc* directory in the {side}")
+        elif ranks[0] or ranks[1]:
+            self.problems.append(
+                f"{where}has rank* directories on one side and several proc* on the other; give the two directories to compare"
+            )
+        elif procs[0].keys() & procs[1].keys():
+            self.both(*procs, "proc", lambda a, b, _: self.leaf(a, b, number), where)
+        else:
+            self.problems.append(
+                f"{where}has {len(procs[0])} and {len(procs[1])} proc* directories and nothing to pair them by;"
+                " give the two directories to compare"
+            )
+
+    def leaf(self, target: Path, golden: Path, number: int | None) -> None:
+        files: list[Path] = []
+        for side, directory in (("target", target), ("golden dump", golden)):
+            found = _dump_file(directory)
+            if found is None:
+                self.problems.append(f"{directory} of the {side} has no {layout.DUMP}")
+            else:
+                files.append(found)
+        if len(files) == 2:
+            self.pairs.append(DumpPair(files[0], files[1], number, target.name))

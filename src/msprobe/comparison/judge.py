@@ -1,0 +1,263 @@
+"""Fifth stage: a word for every row. The rules are described, with their reasons, in docs/compare.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from msprobe.comparison import thresholds
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input, returns_memory
+from msprobe.comparison.measure import Agreement, Measure, slight_of
+from msprobe.comparison.names import forward_of
+from msprobe.comparison.rows import Row
+
+Mode = Literal["statistics", "tensor", "md5"]
+Result = Literal["pass", "warning", "error", "unmatched", "not compared"]
+
+RESULTS: tuple[Result, ...] = ("pass", "warning", "error", "unmatched", "not compared")
+
+
+class Verdict(NamedTuple):
+    """The cells `Result` and, as a list, `Err_message`."""
+
+    result: Result
+    messages: tuple[str, ...]
+
+
+_PASS = Verdict("pass", ())
+_TARGET_ONLY = Verdict("unmatched", ("unmatched: the golden dump has no such value.",))
+_GOLDEN_ONLY = Verdict("unmatched", ("unmatched: the target dump has no such value.",))
+
+# Texts of the existing tool, word for word.
+NONFINITE = "error: There is nan/inf/-inf in the maximum or minimum value of NPU."
+THOUSANDTH = "error: The input/parameters of One Thousandth Err Ratio > 0.9 while the output < 0.6."
+NORM = "error: The NormRelativeErr of output is greater than 0.5."
+REQUIRES_GRAD = "error: The Required_Grad of NPU and Bench are inconsistent"
+SCALAR = "error: The scalar parameters of NPU and Bench are inconsistent."
+DTYPE = "error: The dtype of NPU and Bench are inconsistent."
+SHAPE = "error: The shape of NPU and Bench are inconsistent."
+COSINE = "warning: The input/parameters of Cosine > 0.9, and input/parameters - output > 0.1"
+NORM_GROWTH = "warning: The norm relative error of output is 10 times that of input."
+CRC = "error: The CRC-32 value of NPU differs from that of the bench."
+
+# Ours.
+OUTPUT = "error: The output differs although the inputs and parameters agree."
+OUTPUT_SLIGHT = "warning: The output differs by more than rounding although the inputs and parameters agree."
+OUTPUT_FOLLOWS = "warning: The output differs, as inputs or parameters do."
+INPUT = "error: The input differs although no call before it gave a difference."
+INPUT_FOLLOWS = "warning: The input differs."
+INPUT_OVERWRITTEN = "warning: The input differs; the call overwrites it, so it may never have held a value."
+PARAMETER = "error: The parameter differs."
+GRADIENT = "error: The gradient differs although everything before it agrees."
+GRADIENT_FOLLOWS = "warning: The gradient differs, as values before it do."
+MEMORY = "not compared: the call returns uninitialised memory."
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What the judgement of one call's rows needs to know beyond the row."""
+
+    mode: Mode
+    call: MeasuredCall
+    came_in: Agreement  # the worst of all that the call's outputs depend on
+    explained: bool  # a difference was seen before this call
+    starts: bool  # the first difference starts here
+    thousandth: float
+    cosine: float
+    norm: float
+
+
+def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str]) -> list[tuple[Verdict, ...]]:
+    """Judges all rows.
+
+    Args:
+        calls: the measured calls in the order of the report.
+        mode: which rules hold.
+        starts: names of the calls where the first difference starts; what differs there beyond rounding is an error.
+
+    Returns:
+        For each call the verdicts of its rows, in their order.
+    """
+    explained = _explained(calls)
+    by_name = {call.name: call for call in calls}
+    return [_judge_call(call, mode, by_name, explained, starts) for call in calls]
+
+
+def _explained(calls: Sequence[MeasuredCall]) -> set[str]:
+    """Names of the calls before which, in execution order, something differed by more than rounding."""
+    names: set[str] = set()
+    seen = False
+    for call in execution_order(calls):
+        if seen:
+            names.add(call.name)
+        elif call.matched:
+            seen = Agreement.DIFFERENT in (call.inputs, call.parameters, call.outputs)
+    return names
+
+
+def _judge_call(
+    call: MeasuredCall, mode: Mode, by_name: dict[str, MeasuredCall], explained: set[str], starts: Collection[str]
+) -> tuple[Verdict, ...]:
+    context: _Context | None = None
+    verdicts: list[Verdict] = []
+    for measured in call.rows:
+        (ours, theirs), measure = measured
+        if measure is None or ours is None or theirs is None:
+            verdicts.append(_GOLDEN_ONLY if ours is None else _TARGET_ONLY)
+        elif (
+            measure.agreement is Agreement.SAME
+            and ours.requires_grad == theirs.requires_grad
+            and ours.dtype == theirs.dtype
+            and ours.shape == theirs.shape
+            and (ours.kind == "tensor" or ours.value == theirs.value)  # two devices are SAME and still two scalars
+        ):
+            verdicts.append(_PASS)
+        else:
+            if context is None:
+                context = _context(call, mode, by_name, call.name in explained, call.name in starts)
+            verdicts.append(_judge_row(ours, theirs, measure, context))
+    return tuple(verdicts)
+
+
+def _context(call: MeasuredCall, mode: Mode, by_name: dict[str, MeasuredCall], explained: bool, starts: bool) -> _Context:
+    came_in = max(call.inputs, call.parameters)
+    forward = by_name.get(forward_of(call.name) or "")
+    if forward is not None:
+        # A backward pass depends on what its forward kept: inputs, parameters and outputs.
+        came_in = max(came_in, forward.inputs, forward.parameters, forward.outputs)
+    if call.parts.direction == "parameters_grad" and explained:
+        came_in = Agreement.DIFFERENT  # gradients add up over all uses of the parameter
+    sources = [measure for (ours, _), measure in call.rows if measure is not None and ours is not None and _is_source(ours)]
+    return _Context(
+        mode,
+        call,
+        came_in,
+        explained,
+        starts,
+        thousandth=min((m.thousandth for m in sources if m.thousandth is not None), default=1.0),
+        cosine=min((m.cosine for m in sources if m.cosine is not None), default=1.0),
+        norm=max((m.norm_relative for m in sources if m.norm_relative is not None), default=0.0),
+    )
+
+
+def _is_source(row: Row) -> bool:
+    return row.role == "input" or row.role == "parameters"
+
+
+def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> Verdict:
+    if context.mode == "md5":
+        return _judge_checksum(measure, context)
+    is_output = ours.role == "output"
+    errors: list[str] = []
+    warnings: list[str] = []
+    if _is_nonfinite(ours) and not _is_nonfinite(theirs):
+        errors.append(NONFINITE)
+    if is_output:
+        _reference_output_rules(measure, context, errors, warnings)
+    if ours.requires_grad != theirs.requires_grad and "N/A" not in (ours.requires_grad, theirs.requires_grad):
+        errors.append(REQUIRES_GRAD)
+    if ours.role == "input" and _scalars_differ(ours, theirs):
+        errors.append(SCALAR)
+    if ours.dtype != theirs.dtype:
+        errors.append(DTYPE)
+    if ours.shape != theirs.shape:
+        errors.append(SHAPE)
+    if measure.agreement is Agreement.UNKNOWN:
+        reason = (f"not compared: {measure.reason}",)
+        return Verdict("error", (*errors, *reason)) if errors else Verdict("not compared", reason)
+    if measure.agreement is Agreement.DIFFERENT and not errors:
+        message = _value_rule(ours, theirs, measure, context)
+        if message == MEMORY:
+            return Verdict("not compared", (message,))
+        if message.startswith("error") or not warnings:
+            (errors if message.startswith("error") else warnings).append(message)
+    if errors:
+        return Verdict("error", (*errors, *warnings))
+    return Verdict("warning", tuple(warnings)) if warnings else _PASS
+
+
+def _judge_checksum(measure: Measure, context: _Context) -> Verdict:
+    if measure.agreement is Agreement.UNKNOWN:
+        return Verdict("not compared", (f"not compared: {measure.reason}",))
+    if measure.agreement is not Agreement.DIFFERENT:
+        return _PASS
+    if returns_memory(context.call.parts):
+        return Verdict("not compared", (MEMORY,))
+    return Verdict("error", (CRC,))
+
+
+def _reference_output_rules(measure: Measure, context: _Context, errors: list[str], warnings: list[str]) -> None:
+    """The existing tool's rules for outputs, each on the output that breaks it."""
+    if returns_memory(context.call.parts) or context.call.outputs is Agreement.UNKNOWN:
+        return
+    if context.mode == "tensor":
+        _tensor_rules(measure, context, errors, warnings)
+        return
+    norm = measure.norm_relative
+    if norm is None or measure.agreement is not Agreement.DIFFERENT:
+        return
+    if context.norm < thresholds.NORM_INPUT and norm > thresholds.NORM_OUTPUT:
+        errors.append(NORM)
+    if math.isfinite(norm):
+        limit = thresholds.NORM_FROM_EQUAL if context.norm == 0 else context.norm * thresholds.NORM_GROWTH
+        if norm > limit:
+            warnings.append(NORM_GROWTH)
+
+
+def _tensor_rules(measure: Measure, context: _Context, errors: list[str], warnings: list[str]) -> None:
+    if measure.agreement is not Agreement.DIFFERENT:
+        return
+    thousandth, cosine = measure.thousandth, measure.cosine
+    if thousandth is not None and context.thousandth > thresholds.THOUSANDTH_INPUT and thousandth < thresholds.THOUSANDTH_OUTPUT:
+        errors.append(THOUSANDTH)
+    if cosine is not None and context.cosine > thresholds.COSINE_INPUT and context.cosine - cosine > thresholds.COSINE_DROP:
+        warnings.append(COSINE)
+
+
+def _value_rule(ours: Row, theirs: Row, measure: Measure, context: _Context) -> str:
+    """The message for a value that differs by more than rounding."""
+    if ours.role == "parameters":
+        return PARAMETER
+    if ours.role == "input":
+        written = overwritten_input(context.call.parts)
+        if written is not None and is_overwritten(ours, written):
+            return INPUT_OVERWRITTEN
+        return INPUT if context.starts or not context.explained else INPUT_FOLLOWS
+    if returns_memory(context.call.parts):
+        return MEMORY
+    if ours.role == "parameters_grad":
+        return GRADIENT_FOLLOWS if context.came_in is Agreement.DIFFERENT else GRADIENT
+    if context.came_in is Agreement.DIFFERENT or context.call.outputs is Agreement.UNKNOWN:
+        return OUTPUT_FOLLOWS
+    bound = slight_of(ours.dtype, theirs.dtype)
+    if context.starts or measure.size > bound > 0:
+        return OUTPUT
+    if bound == 0:  # integers, bool, plain values: a rounded input may move an argmax, equal inputs may not
+        return OUTPUT_SLIGHT if context.came_in is Agreement.ROUNDING else OUTPUT
+    return OUTPUT_SLIGHT
+
+
+def _is_nonfinite(row: Row) -> bool:
+    return any(type(value) is float and not math.isfinite(value) for value in row.statistics[:2])
+
+
+def _scalars_differ(ours: Row, theirs: Row) -> bool:
+    if ours.kind != theirs.kind or ours.kind not in ("scalar", "opaque") or ours.shape != theirs.shape:
+        return False
+    a: Any = ours.value
+    b: Any = theirs.value
+    return bool(a != b and not (a != a and b != b))
+
+
+def count(verdicts: Sequence[Sequence[Verdict]]) -> dict[Result, int]:
+    """How many rows got each word."""
+    counts: dict[Result, int] = dict.fromkeys(RESULTS, 0)
+    for group in verdicts:
+        for verdict in group:
+            counts[verdict.result] += 1
+    return counts
+
+
+__all__ = ["RESULTS", "Measured", "Mode", "Result", "Verdict", "count", "judge"]
