@@ -13,6 +13,9 @@ import ujson
 from msprobe.errors import DumpFormatError
 from msprobe.format import layout
 
+# What a value can begin with such that json complains about its beginning when the end is missing.
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity", ".", "e", "e-", "e+", "E", "E-", "E+")
+
 PathLike = str | os.PathLike[str]
 
 
@@ -118,14 +121,19 @@ def _parse(raw: bytes, file: Path) -> Any:
     try:
         return json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as problem:
-        raise DumpFormatError(f"{file} is not UTF-8 text (byte {problem.start})") from None
+        what = "is cut off" if problem.reason == "unexpected end of data" else "is not UTF-8 text"
+        raise DumpFormatError(f"{file} {what} (byte {problem.start})") from None
     except json.JSONDecodeError as problem:
-        # json notices a missing end where the last token began, so what is left there is blank or an unfinished word.
-        cut = problem.pos >= len(problem.doc.rstrip()) - 1 or problem.msg.startswith("Unterminated string")
-        what = "is cut off" if cut else "is not valid JSON"
+        what = "is cut off" if _ends_early(problem) else "is not valid JSON"
         raise DumpFormatError(f"{file} {what}: {problem.msg}, line {problem.lineno} column {problem.colno}") from None
     except (RecursionError, ValueError, MemoryError) as problem:
         raise DumpFormatError(f"{file} cannot be read as JSON: {problem or type(problem).__name__}") from None
+
+
+def _ends_early(problem: json.JSONDecodeError) -> bool:
+    """Whether what json could not read is the beginning of something that the end of the file cut short."""
+    rest = problem.doc[problem.pos :].strip()
+    return problem.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS)
 
 
 def _optional_text(content: dict[str, Any], key: str, file: Path) -> str | None:

@@ -126,7 +126,9 @@ class _Records:
         self._raw = memoryview(raw)
         try:
             infos = zipfile.ZipFile(io.BytesIO(raw)).infolist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, EOFError):
+        except MemoryError:
+            raise
+        except Exception:  # zipfile has no list of what it raises for damaged files
             raise Refused("its zip archive is cut off or damaged") from None
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) != len(infos):
