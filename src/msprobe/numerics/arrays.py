@@ -22,7 +22,8 @@ def summarize_array(array: npt.NDArray[Any]) -> tuple[Any, ...]:
     if array.dtype.byteorder not in "=|" and not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind in "fc" and array.dtype.name not in BY_NAME:  # longdouble: statistics are float64
-        array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        with np.errstate(all="ignore"):
+            array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     entry = BY_NAME.get(array.dtype.name)
     if entry is None or array.dtype.fields is not None or array.size == 0:
         return fallback.EMPTY

@@ -76,4 +76,5 @@ def to_float64(raw: bytes | bytearray | memoryview, dtype: str) -> npt.NDArray[A
         raise ValueError(f"{view.nbytes} bytes are no whole number of {entry.name} elements of {entry.itemsize} bytes")
     if not view.nbytes:
         return np.empty(0, np.complex128 if entry.kind == "c" else np.float64)
-    return decode(np.frombuffer(view, storage_dtype(entry)), entry)
+    with np.errstate(invalid="ignore"):  # numpy warns when it converts a signalling NaN
+        return decode(np.frombuffer(view, storage_dtype(entry)), entry)
