@@ -1,0 +1,119 @@
+"""Time one training step with or without a precision debugger.
+
+usage: python step_cost.py {none|statistics|tensor} {L0|L1|mix} {statistics|md5|xor|async} {s|m|l} [steps]
+
+Runs under whichever `msprobe` the interpreter has, so the same file measures this project and the reference tool,
+each from its own virtual environment. Prints one line:
+RES <arguments> median_ms <x> first_ms <y> bytes_per_step <n> files_per_step <k> rss_step20_mb <m> rss_last_mb <m>
+"""
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+task, level, summary, size = sys.argv[1:5]
+steps = int(sys.argv[5]) if len(sys.argv) > 5 else 12
+torch.manual_seed(0)
+torch.set_num_threads(int(os.environ.get("THREADS", "2")))
+WIDTH, LAYERS, HEADS, TOKENS, BATCH = {"s": (64, 6, 4, 32, 2), "m": (256, 6, 8, 128, 4), "l": (768, 4, 12, 256, 4)}[size]
+VOCAB = 1000
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.fc, self.out = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = (y.view(b, t, HEADS, d // HEADS).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(d, dim=2))
+        scores = (q @ k.transpose(-2, -1)) / (d // HEADS) ** 0.5
+        causal = torch.tril(torch.ones(t, t)).bool()
+        weights = F.softmax(scores.masked_fill(~causal, float("-inf")), dim=-1)
+        x = x + self.proj((weights @ v).transpose(1, 2).contiguous().view(b, t, d))
+        return x + self.out(F.gelu(self.fc(self.ln2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(VOCAB, WIDTH), nn.Embedding(TOKENS, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.ln, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCAB, bias=False)
+
+    def forward(self, ids):
+        x = self.tok(ids) + self.pos(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.ln(x))
+
+
+def resident_mb():
+    """Resident memory of this process; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:
+        return 0.0
+
+
+debugger = out = None
+if task != "none":
+    out = tempfile.mkdtemp(dir=os.environ.get("DUMP_DIR", "."))
+    config = {
+        "task": task, "dump_path": os.path.join(out, "dump"), "rank": [], "step": [], "level": level, "extra_info": True,
+        "async_dump": summary == "async", "risk_level": "ALL",
+        task: {"scope": [], "list": ["Tensor", "Functional", "Torch", "Module"] if summary == "async" and task == "tensor" else [],
+               "data_mode": ["all"], "summary_mode": "statistics" if summary == "async" else summary},
+    }
+    path = os.path.join(out, "config.json")
+    with open(path, "w") as f:
+        json.dump(config, f)
+    from msprobe.pytorch import PrecisionDebugger
+    debugger = PrecisionDebugger(config_path=path)
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+times = []
+rss_step20 = 0.0
+for number in range(1, steps + 1):
+    ids = torch.randint(0, VOCAB, (BATCH, TOKENS))
+    began = time.perf_counter()
+    if debugger:
+        debugger.start(model=model)
+    loss = F.cross_entropy(model(ids).view(-1, VOCAB), ids.view(-1))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if debugger:
+        debugger.stop()
+        debugger.step()
+    times.append(time.perf_counter() - began)
+    if number == 20:
+        rss_step20 = resident_mb()
+rss_last = resident_mb()
+
+size_bytes = files = 0
+if out:
+    seen = set()
+    for root, _, names in os.walk(out):
+        for name in names:
+            st = os.stat(os.path.join(root, name))
+            files += 1
+            if st.st_ino not in seen:          # a hard-linked file takes its space once
+                seen.add(st.st_ino)
+                size_bytes += st.st_size
+    shutil.rmtree(out)
+print("RES", task, level, summary, size, "median_ms", round(1e3 * statistics.median(times[1:]), 2), "first_ms", round(1e3 * times[0], 1),
+      "bytes_per_step", size_bytes // steps, "files_per_step", files // steps,
+      "rss_step20_mb", round(rss_step20, 2), "rss_last_mb", round(rss_last, 2))
