@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from msprobe.comparison import report_csv
-from msprobe.comparison.calls import MeasuredCall, summarise
+from msprobe.comparison.calls import Measured, MeasuredCall, summarise
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judge import Mode, Result, count, judge
@@ -49,7 +49,7 @@ class PairReport:
         csv: the file written.
         matched: rows that both sides have.
         counts: rows by Result.
-        lost: rows not compared though at least one side recorded something to compare.
+        lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
         nothing_measured: why no row at all could be measured, "" when one could.
         findings: the search for the first difference; `calls` holds what it refers to.
         location: of the first difference; `beyond` of the first one beyond rounding.
@@ -62,6 +62,7 @@ class PairReport:
     matched: int
     counts: Mapping[Result, int]
     lost: int
+    lost_example: str
     nothing_measured: str
     findings: Findings
     location: Location
@@ -187,6 +188,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         report_csv.rows(measured, verdicts, mode, measurer.columns, stacks),
     )
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
+    lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
     location, beyond = _locations(findings, stacks or {}, pair)
     return PairReport(
         pair,
@@ -194,7 +196,8 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         csv,
         matched,
         count(verdicts),
-        sum(1 for measure in measures if measure.lost),
+        len(lost),
+        _example(lost),
         _nothing_measured(measures),
         findings,
         location,
@@ -264,6 +267,8 @@ def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
 def _optional(read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str]) -> Mapping[str, _T] | None:
     path = dump.parent / name
     if not path.is_file():
+        if dump.name == layout.DEBUG:  # values saved by hand never have one
+            return None
         notes.append(f"{path} does not exist: no lines of code can be shown")
         return None
     try:
@@ -277,6 +282,12 @@ def _nothing_measured(measures: Sequence[Measure]) -> str:
     if any(measure.agreement is not Agreement.UNKNOWN for measure in measures):
         return ""
     return f"none of the {len(measures)} pairs of values could be compared; the first: {measures[0].reason}"
+
+
+def _example(lost: Sequence[Measured]) -> str:
+    if not lost or lost[0].pair.target is None or lost[0].measure is None:
+        return ""
+    return f"{lost[0].pair.target.name}: {lost[0].measure.reason}"
 
 
 def _locations(findings: Findings, stacks: Mapping[str, Sequence[str]], pair: DumpPair) -> tuple[Location, Location]:

@@ -14,6 +14,7 @@ from msprobe.comparison.measure import Agreement
 
 _SHOWN_ROWS = 3
 _SHOWN_RANKS = 8
+_SHOWN_PAIRS = 24
 _WORDS = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", Agreement.DIFFERENT: "different"}
 
 
@@ -28,14 +29,21 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     """What the user is told, in order: counts, the first difference, where the files lie."""
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
-    for report in outcome.reports:
+    few = len(outcome.reports) <= _SHOWN_PAIRS
+    clean = [report for report in outcome.reports if not (few or _is_interesting(report))]
+    interesting = [report for report in outcome.reports if few or _is_interesting(report)]
+    for report in interesting[:_SHOWN_PAIRS]:
         yield from _counts(report)
+    if clean:
+        yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
+    if len(interesting) > _SHOWN_PAIRS:
+        yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
     yield from _differences(outcome)
-    for report in outcome.reports:
-        for note in report.notes:
-            yield Line(f"note: {note}", "dim")
-    for report in outcome.reports:
-        yield Line(f"result: {report.csv}")
+    for note in dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes):
+        yield Line(f"note: {note}", "dim")
+    if outcome.summary is None or len(outcome.reports) == 1:
+        for report in outcome.reports:
+            yield Line(f"result: {report.csv}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
 
@@ -56,6 +64,12 @@ def _counts(report: PairReport) -> Iterator[Line]:
     words = ", ".join(f"{counts[word]} {word}" for word in ("pass", "warning", "error", "not compared"))
     bad = bool(counts["error"] or counts["unmatched"])
     yield Line(f"{title}{report.matched} rows matched, {counts['unmatched']} unmatched: {words}", "bad" if bad else "good")
+    if report.lost and not report.nothing_measured:
+        yield Line(f"  {report.lost} not compared although recorded; the first: {report.lost_example}", "bad")
+
+
+def _is_interesting(report: PairReport) -> bool:
+    return report.counts["pass"] != report.matched or bool(report.counts["unmatched"])
 
 
 def _differences(outcome: Outcome) -> Iterator[Line]:

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msprobe.comparison.compare import PairReport, compare
+from msprobe.comparison.describe import describe, headline
+from msprobe.comparison.first_difference import FirstDifference
+
+from .dumps import api, backward, module, tensor, write_dump
+from .net import BLOCK, FC, HEAD, Net
+
+
+def report_of(target: Net, tmp_path: Path, golden: Net | None = None) -> PairReport:
+    outcome = compare(target.write(tmp_path / "target"), (golden or Net()).write(tmp_path / "golden"), tmp_path / "out")
+    return outcome.reports[0]
+
+
+def first_of(target: Net, tmp_path: Path) -> FirstDifference:
+    first = report_of(target, tmp_path).findings.first
+    assert first is not None
+    return first
+
+
+def results(report: PairReport) -> dict[str, str]:
+    from .dumps import read_csv
+
+    return {row["NPU Name"]: row["Result"] for row in read_csv(report.csv)}
+
+
+def test_equal_runs_have_no_difference_and_pass(tmp_path: Path) -> None:
+    report = report_of(Net(), tmp_path)
+    assert report.findings.first is None
+    assert report.findings.exact
+    assert set(results(report).values()) == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "call", "module_name"),
+    [
+        (Net(fc_gain=1.5), "output", "Functional.linear.0.forward", FC),
+        (Net(relu_gain=1.01), "output", "Functional.relu.0.forward", BLOCK),
+        (Net(head_gain=2.0), "output", "Functional.linear.1.forward", HEAD),
+        (Net(loss_gain=1.1), "output", "Functional.mse_loss.0.forward", None),
+        (Net(fc_backward_gain=1.5), "output", "Functional.linear.0.backward", "Module.blocks.0.fc.Linear.backward.0"),
+        (Net(gradient_gain=1.5), "gradient", "Module.blocks.0.fc.Linear.parameters_grad.0", None),
+        (Net(fc_weight=2.5), "parameter", FC, BLOCK),
+        (Net(data=1.5), "first input", "Functional.linear.0.forward", FC),
+        (Net(between=1.5), "own code", "Functional.relu.0.forward", BLOCK),
+        (Net(scale=3.5), "own code", "Tensor.__mul__.0.forward", BLOCK),
+    ],
+)
+def test_the_call_at_fault_is_found(fault: Net, kind: str, call: str, module_name: str | None, tmp_path: Path) -> None:
+    first = first_of(fault, tmp_path)
+    assert (first.kind, first.call.name, first.module) == (kind, call, module_name)
+
+
+@pytest.mark.parametrize(
+    "fault", [Net(fc_gain=1.0004), Net(relu_gain=1.0004), Net(head_gain=2.0), Net(fc_backward_gain=1.0004), Net(gradient_gain=1.0004)]
+)
+def test_the_row_that_starts_it_is_an_error_and_what_follows_is_a_warning(fault: Net, tmp_path: Path) -> None:
+    report = report_of(fault, tmp_path)
+    first = report.findings.first
+    assert first is not None
+    words = results(report)
+    started = [words[row.pair.target.name] for row in first.rows if row.pair.target is not None]
+    assert set(started) == {"error"}
+    names = [call.name for call in report.calls]
+    before = names[: names.index(first.call.name)]
+    assert {words[row] for row in words if any(row.startswith(name + ".") for name in before)} <= {"pass"}
+
+
+def test_what_only_propagates_is_a_warning(tmp_path: Path) -> None:
+    words = results(report_of(Net(relu_gain=1.2), tmp_path))
+    assert words["Functional.relu.0.forward.output.0"] == "error"
+    assert words["Tensor.__mul__.0.forward.input.0"] == "warning"
+    assert words["Functional.linear.1.forward.output.0"] == "warning"
+    assert words["Functional.linear.0.backward.output.0"] == "warning"
+    assert words["Module.blocks.0.fc.Linear.parameters_grad.0.weight"] == "warning"
+    assert words["Functional.linear.0.forward.input.0"] == "pass"
+
+
+def test_a_backward_output_that_follows_from_its_forward_is_a_warning(tmp_path: Path) -> None:
+    """Equal gradients came in, but the forward pass had kept other values."""
+    data = {
+        "Torch.exp.0.forward": api([tensor(1.0)], [tensor(3.0)]),
+        "Torch.exp.0.backward": backward([tensor(1.0)], [tensor(3.0)]),
+    }
+    changed = {
+        "Torch.exp.0.forward": api([tensor(1.0)], [tensor(4.0)]),
+        "Torch.exp.0.backward": backward([tensor(1.0)], [tensor(4.0)]),
+    }
+    outcome = compare(write_dump(tmp_path / "t", changed), write_dump(tmp_path / "g", data), tmp_path / "o")
+    words = results(outcome.reports[0])
+    assert words["Torch.exp.0.forward.output.0"] == "error"
+    assert words["Torch.exp.0.backward.output.0"] == "warning"
+
+
+def test_the_parameter_is_named(tmp_path: Path) -> None:
+    report = report_of(Net(head_weight=5.1), tmp_path)
+    assert report.findings.first is not None
+    assert headline(report.findings.first) == f"the parameter weight of {HEAD} differs (inputs equal)"
+    assert results(report)[f"{HEAD}.parameters.weight"] == "error"
+
+
+def test_a_module_whose_own_code_changed_at_module_level_only(tmp_path: Path) -> None:
+    """L0: two children agree, and what the parent gives out does not."""
+
+    def data(out: float) -> dict[str, object]:
+        return {
+            "Module.b.a.Linear.forward.0": module([tensor(1.0)], [tensor(2.0)]),
+            "Module.b.Block.forward.0": module([tensor(1.0)], [tensor(out)]),
+        }
+
+    construct = {"Module.b.a.Linear.forward.0": "Module.b.Block.forward.0", "Module.b.Block.forward.0": None}
+    target = write_dump(tmp_path / "t", data(7.0), construct=construct)
+    golden = write_dump(tmp_path / "g", data(6.0), construct=construct)
+    first = compare(target, golden, tmp_path / "o").reports[0].findings.first
+    assert first is not None
+    assert (first.kind, first.call.name, first.inner_calls) == ("output", "Module.b.Block.forward.0", True)
+    assert "the calls inside it agree: its own code changed" in headline(first)
+
+
+def test_a_module_entry_that_stands_before_its_inner_calls_does_not_hide_them(tmp_path: Path) -> None:
+    """Backward: without a gradient for its input, a module's entry is complete before the calls inside it."""
+
+    def data(gradient: float) -> dict[str, object]:
+        return {
+            "Module.emb.Embedding.backward.0": backward([tensor(1.0)], [tensor(gradient)]),
+            "Functional.embedding.0.backward": backward([tensor(1.0)], [tensor(gradient)]),
+        }
+
+    construct = {"Functional.embedding.0.backward": "Module.emb.Embedding.backward.0"}
+    target = write_dump(tmp_path / "t", data(7.0), construct=construct)
+    golden = write_dump(tmp_path / "g", data(6.0), construct=construct)
+    first = compare(target, golden, tmp_path / "o").reports[0].findings.first
+    assert first is not None
+    assert first.call.name == "Functional.embedding.0.backward"
+
+
+def test_gradients_of_parameters_are_looked_at_after_the_backward_pass_that_made_them(tmp_path: Path) -> None:
+    """The entry stands before the module's backward entry, whose incoming gradient already differs."""
+
+    def data(gradient: float) -> dict[str, object]:
+        return {
+            "Module.a.Linear.forward.0": module([tensor(1.0)], [tensor(2.0)]),
+            "Module.a.Linear.parameters_grad.0": {"weight": [tensor(gradient)]},
+            "Module.a.Linear.backward.0": backward([tensor(gradient)], [tensor(gradient)]),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data(3.0)), write_dump(tmp_path / "g", data(2.0)), tmp_path / "o")
+    first = outcome.reports[0].findings.first
+    assert first is not None
+    assert (first.kind, first.call.name) == ("input", "Module.a.Linear.backward.0")
+
+
+def test_input_of_a_later_call_without_any_module_around_it(tmp_path: Path) -> None:
+    def data(label: float) -> dict[str, object]:
+        return {
+            "Torch.add.0.forward": api([tensor(1.0)], [tensor(2.0)]),
+            "Functional.cross_entropy.0.forward": api([tensor(2.0), tensor(label)], [tensor(label)]),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data(3.0)), write_dump(tmp_path / "g", data(4.0)), tmp_path / "o")
+    first = outcome.reports[0].findings.first
+    assert first is not None
+    assert first.kind == "input"
+    assert "input.1 of Functional.cross_entropy.0.forward differs; no recorded call before it gave a difference" in headline(first)
+
+
+def test_a_changed_argument_is_named_as_such(tmp_path: Path) -> None:
+    def data(p: float) -> dict[str, object]:
+        return {
+            "Torch.add.0.forward": api([tensor(1.0)], [tensor(2.0)]),
+            "Functional.dropout.0.forward": api([tensor(2.0)], [tensor(p)], p={"type": "float", "value": p}),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data(0.1)), write_dump(tmp_path / "g", data(0.2)), tmp_path / "o")
+    first = outcome.reports[0].findings.first
+    assert first is not None
+    assert first.kind == "argument"
+    assert headline(first).startswith("argument input.p of Functional.dropout.0.forward differs")
+
+
+def test_without_any_bit_identical_value_a_tolerance_decides_and_is_mentioned(tmp_path: Path) -> None:
+    noise = 1 + 1e-7
+    target = Net(data=noise, fc_weight=2 * noise, scale=3.0, head_weight=5 * noise, relu_gain=1.3)
+    data, construct = target.entries()
+    del data["Functional.mse_loss.0.backward"]  # its incoming gradient is 1 in every run
+    golden, _ = Net().entries()
+    del golden["Functional.mse_loss.0.backward"]
+    outcome = compare(
+        write_dump(tmp_path / "t", data, construct=construct), write_dump(tmp_path / "g", golden, construct=construct), tmp_path / "o"
+    )
+    findings = outcome.reports[0].findings
+    assert not findings.exact
+    assert findings.first is not None
+    assert findings.first.call.name == "Functional.relu.0.forward"
+    text = "\n".join(line.text for line in describe(outcome))
+    assert "inputs equal up to rounding" in text
+    assert "no tensor is bit-identical" in text
+
+
+def test_rounding_is_reported_with_the_first_difference_beyond_it(tmp_path: Path) -> None:
+    report = report_of(Net(fc_gain=1 + 1e-7, head_gain=1.5), tmp_path)
+    findings = report.findings
+    assert findings.first is not None and findings.beyond_rounding is not None
+    assert findings.first.call.name == "Functional.linear.0.forward" and findings.first.within_rounding
+    assert findings.beyond_rounding.call.name == "Functional.linear.1.forward"
+    words = results(report)
+    assert words["Functional.linear.0.forward.output.0"] == "pass"
+    assert words["Functional.linear.1.forward.output.0"] == "error"
+
+
+def test_a_call_without_partner_before_the_difference_is_mentioned(tmp_path: Path) -> None:
+    golden = Net(dropped=("Functional.relu.0.forward",))
+    outcome = compare(Net(head_gain=2.0).write(tmp_path / "t"), golden.write(tmp_path / "g"), tmp_path / "o")
+    findings = outcome.reports[0].findings
+    assert findings.first is not None and findings.unmatched is not None
+    assert findings.first.call.name == "Functional.linear.1.forward"
+    assert findings.unmatched.name == "Functional.relu.0.forward" and findings.unmatched_is_earlier
+    text = "\n".join(line.text for line in describe(outcome))
+    assert "First call without partner (earlier than that): Functional.relu.0.forward, in the target only" in text
+
+
+def test_uninitialised_memory_is_no_difference(tmp_path: Path) -> None:
+    def data(garbage: float, filled: float = 0.0) -> dict[str, object]:
+        return {
+            "Torch.empty.0.forward": api([], [tensor(garbage)]),
+            "Tensor.fill_.0.forward": api([tensor(garbage), {"type": "int", "value": 0}], [tensor(filled)]),
+            "Tensor.__setitem__.0.forward": api([tensor(garbage)], [tensor(garbage)]),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data(1e30)), write_dump(tmp_path / "g", data(5.0)), tmp_path / "o")
+    assert outcome.reports[0].findings.first is None
+    words = results(outcome.reports[0])
+    assert words["Torch.empty.0.forward.output.0"] == "not compared"
+    assert words["Tensor.fill_.0.forward.input.0"] == "warning"
+    assert words["Tensor.fill_.0.forward.output.0"] == "pass"
+    assert words["Tensor.__setitem__.0.forward.output.0"] == "warning"
+    changed = compare(write_dump(tmp_path / "t", data(1e30, 1.0)), write_dump(tmp_path / "g", data(5.0)), tmp_path / "o")
+    first = changed.reports[0].findings.first
+    assert first is not None and first.call.name == "Tensor.fill_.0.forward"
+
+
+def test_the_words_of_the_terminal(tmp_path: Path) -> None:
+    outcome = compare(Net(relu_gain=1.5).write(tmp_path / "t"), Net().write(tmp_path / "g"), tmp_path / "o")
+    lines = [line.text for line in describe(outcome)]
+    at = lines.index("First difference: Functional.relu.0.forward in Module.blocks.0.Block.forward.0 (inputs equal, output differs)")
+    assert lines[at + 1] == "  at /home/me/model.py:102 in forward: y = self.part2(x)"
+    assert lines[at + 2].startswith("  through /venv/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:77 in forward")
+    assert lines[at + 3] == "  output.0 (torch.float32 [2, 3])"
+    assert lines[at + 4].split() == ["Max", "Min", "Mean", "Norm"]
+    assert lines[at + 5].split() == ["target", "4.0", "2.0", "3.0", "6.5"]
+    assert lines[at + 6].split() == ["golden", "3.0", "1.0", "2.0", "4.5"]
+    assert any(line.startswith("result: ") for line in lines)
+    assert lines[0] == "41 rows matched, 0 unmatched: 12 pass, 27 warning, 2 error, 0 not compared"
+
+
+def test_parameters_of_the_module_around_are_mentioned(tmp_path: Path) -> None:
+    first = first_of(Net(fc_gain=1.5), tmp_path)
+    assert headline(first) == f"Functional.linear.0.forward in {FC} (inputs equal, parameters equal, output differs)"
+
+
+def test_a_circle_in_construct_json_is_survived(tmp_path: Path) -> None:
+    data = {"Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0)])}
+    changed = {"Torch.a.0.forward": api([tensor(3.0)], [tensor(2.0)])}
+    circle = {"Torch.a.0.forward": "Module.x.X.forward.0", "Module.x.X.forward.0": "Torch.a.0.forward"}
+    outcome = compare(write_dump(tmp_path / "t", changed, construct=circle), write_dump(tmp_path / "g", data), tmp_path / "o")
+    first = outcome.reports[0].findings.first
+    assert first is not None and first.kind == "first input"
