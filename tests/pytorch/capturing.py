@@ -106,7 +106,9 @@ def configured(directory: Path, **config: Any) -> PrecisionDebugger:
     return PrecisionDebugger(config_path=str(path))
 
 
-def record(directory: Path, body: Callable[[], Any], *, model: Any = None, level: str = "L1", risk_level: str = "ALL", **config: Any) -> Step:
+def record(
+    directory: Path, body: Callable[[], Any], *, model: Any = None, level: str = "L1", risk_level: str = "ALL", **config: Any
+) -> Step:
     """Record what `body` does as step 0."""
     debugger = configured(directory, level=level, risk_level=risk_level, **config)
     debugger.start(model)
