@@ -1,0 +1,131 @@
+"""Small networks and how each is trained for a step, shared by the tests of neutrality and of gradient values.
+
+A network is a function `dropout probability -> Training`; everything random in it comes from the global generators, so that `seed` makes two
+runs equal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+Bits = tuple[str, str, tuple[int, ...], bytes]
+
+
+@dataclass
+class Training:
+    """A network in training.
+
+    Attributes:
+        model: what is given to start(): a module or a list of modules.
+        optimizer: steps inside the window.
+        forward_backward: runs the forward and backward pass of step n and gives the loss.
+        extra: further tensors that belong to the outcome, asked after the last step.
+        context: for running one recorded call again.
+    """
+
+    model: Any
+    optimizer: torch.optim.Optimizer
+    forward_backward: Callable[[int], torch.Tensor]
+    extra: Callable[[], dict[str, torch.Tensor]] = field(default=lambda: {})
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+    @property
+    def models(self) -> list[nn.Module]:
+        return self.model if isinstance(self.model, list) else [self.model]
+
+
+NETS: dict[str, Callable[[float], Training]] = {}
+
+
+def net(make: Callable[[float], Training]) -> Callable[[float], Training]:
+    """Enter a network into NETS under its function's name."""
+    NETS[make.__name__] = make
+    return make
+
+
+def sgd(*models: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD([p for m in models for p in m.parameters() if p.requires_grad], lr=0.05, momentum=0.9)
+
+
+def adam(*models: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW([p for m in models for p in m.parameters() if p.requires_grad], lr=0.01)
+
+
+def seed(number: int = 7) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
+def bits(tensor: torch.Tensor | None) -> Any:
+    """Everything about a tensor's value, so that equality means equal bits (NaN and the sign of zero included)."""
+    if tensor is None:
+        return None
+    with torch.no_grad():
+        if tensor.layout == torch.sparse_coo:
+            return "sparse", tensor.is_coalesced(), tuple(tensor.shape), bits(tensor._indices()), bits(tensor._values())
+        plain = tensor.detach().contiguous().reshape(-1)
+        return (
+            str(tensor.dtype),
+            str(tensor.layout),
+            tuple(tensor.shape),
+            plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"",
+        )
+
+
+def randomness() -> dict[str, Any]:
+    """The state of all generators, as text that can be compared."""
+    return {"torch": bits(torch.get_rng_state()), "numpy": repr(np.random.get_state()), "random": hash(random.getstate())}
+
+
+def state(training: Training) -> dict[str, Any]:
+    """Parameters, gradients and buffers, bit by bit."""
+    found: dict[str, Any] = {}
+    for number, model in enumerate(training.models):
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            found[f"{number} parameter {name}"] = bits(parameter)
+            found[f"{number} gradient {name}"] = bits(parameter.grad)
+        for name, buffer in model.named_buffers(remove_duplicate=False):
+            found[f"{number} buffer {name}"] = bits(buffer)
+    return found
+
+
+def train(
+    make: Callable[[float], Training], dropout: float, start: Callable[[Any], None], stop: Callable[[], None], steps: int = 3
+) -> dict[str, Any]:
+    """Train a network for some steps; gives everything that watching must not change.
+
+    Args:
+        start: called with the model before each step, `stop` after it; both do nothing in the plain run.
+    """
+    seed()
+    training = make(dropout)
+    outcome: dict[str, Any] = {}
+    for number in range(steps):
+        start(training.model)
+        training.optimizer.zero_grad()
+        loss = training.forward_backward(number)
+        outcome[f"loss {number}"] = bits(loss)
+        outcome.update({f"step {number} {name}": value for name, value in state(training).items() if " gradient " in name})
+        training.optimizer.step()
+        stop()
+    outcome.update(state(training))
+    outcome.update({f"extra {name}": bits(value) for name, value in training.extra().items()})
+    outcome.update(randomness())
+    return outcome
+
+
+# The networks stand in files by kind; importing them enters them into NETS.
+import nets_attention  # noqa: E402, F401
+import nets_autograd  # noqa: E402, F401
+import nets_layers  # noqa: E402, F401
+import nets_python  # noqa: E402, F401
+import nets_transformers  # noqa: E402, F401

@@ -1,0 +1,47 @@
+"""Watching changes nothing: losses, gradients, parameters, buffers and generators have the bits of the run without the tool."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capturing import Run, configured
+from nets import NETS, train
+
+LEVELS = ("L0", "L1", "mix")
+TASKS = ("statistics", "tensor")
+
+
+@lru_cache(maxsize=None)
+def plain(name: str) -> dict[str, Any]:
+    """The outcome without the tool."""
+    return train(NETS[name], 0.2, lambda model: None, lambda: None)
+
+
+def differences(expected: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    return [key for key in {**expected, **got} if expected.get(key) != got.get(key)]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_plain_run_repeats_itself(name: str) -> None:
+    assert differences(plain(name), train(NETS[name], 0.2, lambda model: None, lambda: None)) == []
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", NETS)
+def test_training_has_the_same_bits(name: str, level: str, task: str, tmp_path: Path) -> None:
+    expected = plain(name)
+    debugger = configured(tmp_path, level=level, task=task, risk_level="ALL")
+
+    def stop() -> None:
+        debugger.stop()
+        debugger.step()
+
+    got = train(NETS[name], 0.2, debugger.start, stop)
+    assert differences(expected, got) == []
+    run = Run(tmp_path / "dump")
+    assert run.steps == [0, 1, 2]
+    assert run.step(2).names, "nothing was recorded, so nothing was shown"
