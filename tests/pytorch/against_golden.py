@@ -7,8 +7,8 @@ What differs by intent, everywhere (numbers of dump-behaviour's fault list):
 - the Norm of a 0-d value, signed there and a magnitude here (F18);
 - md5 keys.
 
-In backward entries `output` is compared only where asked: the reference gives the inputs of the last node of the graph (F24) and, for modules, only
-positional inputs (F31).
+In backward entries `output` is compared only where asked: the reference gives the inputs of the last node of the graph (F24) and, for
+modules, only positional inputs (F31).
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def golden(case: str) -> dict[str, Any]:
 def tensors(record: Any) -> Iterator[dict[str, Any]]:
     """All tensor records in a record, in order."""
     if isinstance(record, dict):
-        if record.get("type") == "torch.Tensor" or "shape" in record and "dtype" in record:
+        if record.get("type") == "torch.Tensor" or ("shape" in record and "dtype" in record):
             yield record
             return
         for value in record.values():

@@ -36,8 +36,8 @@ class B(nn.Module):
 
 
 def misc1(case: str, directory: Path) -> Run:
-    """Steps: 0 reentrant and 1 non-reentrant checkpoint, 2 no_grad, 3 backward twice, 4 start and stop twice, 5 stop before backward, 6 and 7 backward in the
-    next step."""
+    """Steps: 0 reentrant and 1 non-reentrant checkpoint, 2 no_grad, 3 backward twice, 4 start and stop twice, 5 stop before backward,
+    6 and 7 backward in the next step."""
 
     class M(nn.Module):
         def __init__(self, reentrant: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,7 +99,8 @@ def test_the_same_entries(recorded: dict[str, Any], case: str, number: int) -> N
 
 @pytest.mark.parametrize(("case", "number"), STEPS)
 def test_the_same_order(recorded: dict[str, Any], case: str, number: int) -> None:
-    """Forward entries: an API's where it begins, a module's where it ends. Backward entries: as they are complete, APIs and modules each among themselves."""
+    """Forward entries: an API's where it begins, a module's where it ends. Backward entries: as they are complete, APIs and modules each
+    among themselves."""
     theirs, ours = golden(case)["steps"][str(number)]["data"], recorded[case].step(number).data
     if case == "kwargs_only_L0":  # F31: for the reference this module has no input gradient and is complete before its inside
         del theirs["Module.b.Inner.backward.0"]
