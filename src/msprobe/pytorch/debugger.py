@@ -68,6 +68,7 @@ class _Session:
             self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool)
             logger.info(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
+        self.step.parameter_gradients.window_open = True
         self.window = Window(self.recorder, self.table, self.spelling)
         hooked = self.window.open(model if config.level != "L1" else None)
         self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
@@ -78,6 +79,8 @@ class _Session:
             return
         window.close()
         self.recorder.step = None
+        if self.step is not None:
+            self.step.parameter_gradients.window_open = False
 
     def end_step(self) -> None:
         self.stop()

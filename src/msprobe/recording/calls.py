@@ -9,7 +9,7 @@ from typing import Any
 class OpenModule:
     """A module whose forward is running."""
 
-    __slots__ = ("data", "depth", "edges", "entered_mode", "expands", "fast_path", "floor", "key", "name", "number", "parent", "prefix", "tensors")
+    __slots__ = ("data", "depth", "edges", "entered_mode", "expands", "floor", "forced", "forward", "key", "name", "number", "parent", "prefix", "tensors")
 
     def __init__(self, name: str, key: Any, depth: int) -> None:
         self.name = name
@@ -21,7 +21,8 @@ class OpenModule:
         self.edges: Any = None
         self.floor = 0
         self.expands = False
-        self.fast_path = False
+        self.forced = False
+        self.forward = False
         self.entered_mode = False
         self.parent: str | None = None
         self.prefix = ""

@@ -7,13 +7,11 @@ from msprobe.config.result import DataMode
 LOW_RISK = frozenset(
     """
     squeeze unsqueeze reshape reshape_as view view_as flatten unflatten expand expand_as repeat repeat_interleave tile transpose permute
-    moveaxis movedim swapaxes swapdims chunk unsafe_chunk split split_with_sizes unsafe_split unsafe_split_with_sizes tensor_split hsplit
-    vsplit dsplit unbind stack cat concat concatenate hstack vstack dstack column_stack row_stack align_as align_to atleast_1d atleast_2d
-    atleast_3d ravel unfold type_as to float double int long half bfloat16 byte char short bool cfloat cdouble chalf numpy empty empty_like
-    zeros zeros_like ones ones_like full full_like arange linspace logspace eye diag diag_embed diagonal diagflat triu tril clamp clone
-    contiguous detach t squeeze_ unsqueeze_ transpose_ swapaxes_ swapdims_ t_ select narrow movedim __bool__ __getitem__ copy_ zero_
-    uniform_ random_ rand randn randint randperm rand_like randn_like randint_like normal tril_ triu_ view_as_real view_as_complex
-    broadcast_to broadcast_tensors meshgrid
+    moveaxis movedim swapaxes swapdims chunk unsafe_chunk split split_with_sizes unbind stack cat concat concatenate hstack vstack dstack
+    column_stack row_stack align_as align_to align_tensors atleast_1d atleast_2d atleast_3d ravel clamp unfold type_as to float double int
+    long half bfloat16 byte char bool cfloat numpy empty empty_like zeros zeros_like ones ones_like full full_like arange linspace logspace
+    eye identity diag diag_embed diagflat diagonal triu triu_ tril tril_ clone __bool__ stride
+    __getitem__ copy_ zero_ uniform_ random_ rand randn randint randperm rand_like randn_like randint_like normal
     """.split()
 )
 """APIs that only view, move, create or convert: left out by `risk_level` FOCUS."""
@@ -64,6 +62,7 @@ class Selection:
         self._expand = expand_modules and bool(names)
         self._in_scope = not scope
         self._closing = False
+        self._last_gradients = scope[1].rpartition(".backward.")[0] + ".parameters_grad." if scope else ""
         self.everything = not names and not scope
         """True when no entry is refused by name: the hot path asks no further."""
 
@@ -74,18 +73,23 @@ class Selection:
     def enters(self, name: str) -> bool:
         """Say that the call `name` (a forward or backward entry) begins or has come; whether it is recorded.
 
-        With `scope`, the first name opens it and the second closes it, both included.
+        With `scope`, the first name opens it and the second closes it, both included; the gradients of the parameters of the module
+        that closes it still belong to it.
         """
         if self.everything:
             return True
         if self._scope:
-            if self._closing:
+            if self._closing and not name.startswith(self._last_gradients):
                 self._in_scope = self._closing = False
             if name == self._scope[0]:
                 self._in_scope = True
             if name == self._scope[1]:
                 self._closing = True
-        return self._in_scope and (not self._names or any(item in name for item in self._names))
+        return self._in_scope and self.matches(name)
+
+    def matches(self, name: str) -> bool:
+        """Whether `list` asks for this entry."""
+        return not self._names or any(item in name for item in self._names)
 
     def expands(self, module_name: str) -> bool:
         """Whether everything that runs inside this module is recorded too (`list` at level mix)."""

@@ -66,10 +66,14 @@ class GradientObservers:
         self.keep_input, self.keep_output = keep_input, keep_output
         self.leaves = LeafEdges()
         self.closed = False
+        self.task = -1
+        """The latest backward pass in which a recorded call's gradient came."""
         self._handles: list[tuple[_Call | None, Any]] = []
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
-    def watch(self, name: str, parent: str | None, outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> None:
+    def watch(
+        self, name: str, parent: str | None, outputs: list[Edge | None], inputs: list[Edge | None], floor: int, forced: bool = False
+    ) -> None:
         """Record the gradients of one call from now on.
 
         Args:
@@ -77,15 +81,18 @@ class GradientObservers:
             parent: its parent in construct.json.
             outputs, inputs: edges of the tensors that require grad; `inputs` as they were before the call.
             floor: the thread's sequence number before the call.
+            forced: record it whatever `sink.wants` says.
         """
         single = single_node(outputs, inputs, floor)
         if single is not None:
             one = _OneNodeCall(self, name, parent, single.positions, single.outputs, len(outputs), len(inputs))
+            one.forced = forced
             self._handles.append((one, single.node.register_hook(one)))
             return
         boundary = find_boundary(outputs, inputs, floor)
         if boundary.outputs:
             call = _GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
+            call.forced = forced
             for node, handle in call.attach(boundary):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((call if node.next_functions else None, handle))
@@ -124,7 +131,7 @@ class GradientObservers:
 class _Call:
     """What both kinds of calls share: the name, the numbers of slots, the passes made so far."""
 
-    __slots__ = ("inputs", "name", "observers", "outputs", "parent", "passes", "told_late")
+    __slots__ = ("forced", "inputs", "name", "observers", "outputs", "parent", "passes", "told_late")
 
     def __init__(self, observers: GradientObservers, name: str, parent: str | None, outputs: int, inputs: int) -> None:
         self.observers = observers
@@ -132,6 +139,7 @@ class _Call:
         self.parent = parent
         self.outputs, self.inputs = outputs, inputs
         self.passes = 0
+        self.forced = False
         self.told_late = False
 
     def entry_name(self) -> str:
@@ -193,9 +201,10 @@ class _OneNodeCall(_Call):
             began = perf_counter()
             self.passes += 1
             observers = self.observers
+            observers.task = _graph_task()
             sink = observers.sink
             name = self.entry_name()
-            if sink.wants(name):
+            if sink.wants(name) or self.forced:
                 with _NoTorchFunction():
                     encode = observers.encoder.value
                     side = Side(name, "input", sink.saves(name))
@@ -252,7 +261,7 @@ class _GraphCall(_Call):
         """Called by each observer first; False when nothing is to be recorded."""
         if self.is_late():
             return False
-        task = _graph_task()
+        task = self.observers.task = _graph_task()
         if task != self.task or self.left == 0:
             if self.left:
                 self.finish(self.task)
@@ -314,7 +323,7 @@ class _GraphCall(_Call):
         name = self.entry_name()
         received, passed_on = self.received, self.passed_on
         self.received, self.passed_on = [], []
-        if self.observers.sink.wants(name):
+        if self.observers.sink.wants(name) or self.forced:
             self.write(name, received, passed_on, self.tensors)
 
 

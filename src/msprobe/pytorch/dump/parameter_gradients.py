@@ -20,19 +20,25 @@ class ParameterGradients:
 
     def __init__(self, observers: GradientObservers) -> None:
         self._observers = observers
+        self.window_open = True
+        """False between stop and step: then only backward passes of what was recorded count."""
+        self._forced: set[str] = set()
         self._owners: dict[int, list[tuple[str, str]]] = {}
         self._handles: list[tuple[torch.Tensor, Any, bool]] = []
         self._fired: dict[int, int] = {}
         self._expected: dict[str, int] = {}
         self._entries: dict[str, Any] = {}
 
-    def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None]) -> None:
+    def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None], forced: bool = False) -> None:
         """Record the gradients of a module's own parameters from now on.
 
         Args:
             prefix: `Module.{path}.{Class}`.
             parameters: the module's `_parameters`.
+            forced: record them whatever their name.
         """
+        if forced:
+            self._forced.add(prefix)
         if prefix in self._expected:
             return
         count = 0
@@ -51,7 +57,7 @@ class ParameterGradients:
     def _arrived(self, parameter: torch.Tensor) -> None:
         observers = self._observers
         try:
-            if observers.closed:
+            if observers.closed or not (self.window_open or observers.task == torch_internals.graph_task()):
                 return
             with torch_internals.NoTorchFunction():
                 key = id(parameter)
@@ -67,7 +73,7 @@ class ParameterGradients:
         observers = self._observers
         entry = self._entries.get(entry_name)
         if entry is None:
-            if not observers.sink.wants(entry_name):
+            if not observers.sink.wants(entry_name) and prefix not in self._forced:
                 return
             entry = self._entries[entry_name] = observers.sink.add(entry_name, None, {}, 0, False)
             observers.at_end(torch_internals.graph_task(), lambda task: self._finish(entry_name))

@@ -8,14 +8,12 @@ from typing import Any
 
 import torch
 
-from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.graph_walk import edges_of
-from msprobe.pytorch.dump.module_dump.hooks import takes_fast_path
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.stacks import StackCache
@@ -42,7 +40,6 @@ class Recorder:
         self.step: StepRecord | None = None
         self.mode: ApiMode | None = None
         self._optimizers = 0
-        self._fast_path_told: set[str] = set()
 
     # --- APIs -----------------------------------------------------------------------------------------------------------------------
     def api(self, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -88,14 +85,19 @@ class Recorder:
         parent = state.parent()
         if parent is None and step.keeps_construct:
             parent = self._loose_parent(step)
-        wanted = selection.wants_api(api.prefix, api.name) and (selection.enters(name) or state.expanding > 0)
-        if not wanted:
-            if step.keeps_construct and selection.everything:
-                step.writer.add_call(name, parent)
+        if step.keeps_construct:
+            step.writer.add_call(name, parent)
+        sides = selection.sides
+        forward = backward = selection.wants_api(api.prefix, api.name)
+        if forward and not selection.everything:
+            forward = selection.enters(name) or state.expanding > 0
+            backward = forward or selection.matches(f"{api.full}.{number}.backward")
+        forward, backward = forward and sides.forward, backward and sides.backward and _grad_enabled()
+        if not forward and not backward:
             return _ApiCall(api, name, number, parent, None)
         if api.parameters is not None:
             args, kwargs = self._as_called(api, args, kwargs)
-        side = Side(name, "input", step.saves(name))
+        side = Side(name, "input", forward and sides.input and step.saves(name))
         encoder = step.encoder
         data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
         if kwargs:
@@ -104,10 +106,8 @@ class Recorder:
         else:
             data["input_kwargs"] = {}
         call = _ApiCall(api, name, number, parent, data)
-        if step.keeps_construct:
-            step.writer.add_call(name, parent)
-        sides = selection.sides
-        if sides.forward:
+        call.forced = state.expanding > 0
+        if forward:
             entry = step.failed.pop(name, None)
             if entry is None:
                 entry = step.writer.add(name, data if sides.input else {}, False)
@@ -117,7 +117,7 @@ class Recorder:
             if step.config.extra_info:
                 step.writer.add_stack(name, key, self.stacks.text(key))
             step.tally.tensors += side.tensors
-        if sides.backward and side.leaves and _grad_enabled():
+        if backward and side.leaves:
             call.edges = edges_of(side.leaves, step.observers.leaves)
             call.floor = _sequence_number()
         return call
@@ -126,9 +126,9 @@ class Recorder:
         if call.data is None:
             return
         sides = step.selection.sides
-        side = Side(call.name, "output", step.saves(call.name) and sides.output and sides.forward)
-        output = step.encoder.output(result, side)
         entry = call.entry
+        side = Side(call.name, "output", entry is not None and sides.output and step.saves(call.name))
+        output = step.encoder.output(result, side)
         if entry is not None:
             if sides.output:
                 entry.data["output"] = output
@@ -139,7 +139,7 @@ class Recorder:
         if call.edges is not None and side.leaves:
             outputs = edges_of(side.leaves, step.observers.leaves)
             backward = f"{call.api.full}.{call.number}.backward"
-            step.observers.watch(backward, _backward_of(call.parent), outputs, call.edges, call.floor)
+            step.observers.watch(backward, _backward_of(call.parent), outputs, call.edges, call.floor, call.forced)
 
     def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
@@ -153,10 +153,12 @@ class Recorder:
             call.finish()
 
     def _as_called(self, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        frame = sys._getframe(4)
-        while id(frame.f_code) in api.hidden and frame.f_back is not None:
-            frame = frame.f_back
-        form = form_of_call(frame)
+        form = api.form
+        if form is None:
+            frame = sys._getframe(4)
+            while id(frame.f_code) in api.hidden and frame.f_back is not None:
+                frame = frame.f_back
+            form = form_of_call(frame)
         if form is not None and api.prefix == "Tensor" and api.parameters and api.parameters[0] == "self":
             form = (form[0] + 1, form[1])
         return as_called(api.parameters or (), args, kwargs, form)
@@ -186,7 +188,7 @@ class Recorder:
             with _NoTorchFunction():
                 self._module_begins(step, prefix, module, args, kwargs)
             if self.mode is not None:
-                self._guard_thread(module, prefix)
+                self._guard_thread()
         except Exception as error:
             step.report(prefix, f"module could not be recorded: {error!r}")
         step.tally.spent += perf_counter() - began
@@ -203,36 +205,43 @@ class Recorder:
         opened = OpenModule(name, module, depth)
         if step.keeps_construct:
             step.writer.add_call(name, parent)
-        step.tally.modules.add(prefix)
         state.open.append(opened)
-        wanted = selection.enters(name) or state.expanding > 0
+        in_list = selection.enters(name)
         if selection.expands(name):
             state.expanding += 1
             opened.expands = True
-        if not wanted or step.config.level == "L1":
-            return
         sides = selection.sides
-        side = Side(name, "input", step.saves(name) and sides.forward)
+        opened.forced = state.expanding > 0
+        forward = (in_list or opened.forced) and sides.forward
+        backward = (forward or opened.forced or selection.matches(f"{prefix}.backward.{number}")) and sides.backward and _grad_enabled()
+        opened.parent, opened.prefix, opened.number, opened.forward = parent, prefix, number, forward
+        if not forward and not backward:
+            return
+        side = Side(name, "input", forward and sides.input and step.saves(name))
         encoder = step.encoder
         data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
         side.role = "kwargs"
         data["input_kwargs"] = encoder.keyword(kwargs, side)
-        opened.parent, opened.prefix, opened.number = parent, prefix, number
+        opened.tensors = side.tensors if sides.input else 0
         leaves = list(side.leaves)
         parameters = module._parameters
-        if sides.output:
+        if forward and sides.output:
             data["output"] = None
-            side.role = "parameters"
-            data["parameters"] = encoder.keyword({k: p for k, p in parameters.items() if p is not None}, side)
+            data["parameters"] = self._parameters(step, name, parameters, opened)
         opened.data = data
-        opened.tensors = side.tensors
-        if sides.forward and step.config.extra_info:
+        if forward and step.config.extra_info:
             step.writer.add_stack(name, key, self.stacks.text(key))
-        if sides.backward and _grad_enabled():
+        if backward:
             opened.edges = edges_of(leaves, step.observers.leaves)
             opened.floor = _sequence_number()
-            if parameters:
-                step.parameter_gradients.watch(prefix, parameters)
+        if sides.backward and _grad_enabled() and parameters:
+            step.parameter_gradients.watch(prefix, parameters, opened.forced)
+
+    def _parameters(self, step: StepRecord, name: str, parameters: dict[str, Any], opened: OpenModule) -> dict[str, Any]:
+        side = Side(name, "parameters", step.saves(name))
+        records = step.encoder.keyword({key: value for key, value in parameters.items() if value is not None}, side)
+        opened.tensors += side.tensors
+        return records
 
     def module_after(self, prefix: str, module: torch.nn.Module, output: Any) -> None:
         """A module's forward ends, by returning or by an exception (then `output` is None)."""
@@ -257,26 +266,31 @@ class Recorder:
         step.tally.spent += perf_counter() - began
 
     def _module_ends(self, step: StepRecord, opened: OpenModule, output: Any) -> None:
-        data = opened.data
-        if data is None:
-            return
-        opened.data = None
+        data, opened.data = opened.data, None
         sides = step.selection.sides
         name = opened.name
-        side = Side(name, "output", step.saves(name) and sides.output and sides.forward)
+        if data is None:
+            if not (step.selection.in_scope() and step.selection.matches(name) and sides.forward and sides.output and opened.prefix):
+                return
+            # The scope opened inside this module: what it gives belongs to it, what it took came before.
+            data, opened.forward = {"output": None, "parameters": self._parameters(step, name, opened.key._parameters, opened)}, True
+        side = Side(name, "output", opened.forward and sides.output and step.saves(name))
         encoded = step.encoder.output(output, side)
-        if sides.output:
+        if "output" in data:
             data["output"] = encoded
+            opened.tensors += side.tensors
         if not sides.input:
-            del data["input_args"], data["input_kwargs"]
-        if sides.forward:
+            data.pop("input_args", None)
+            data.pop("input_kwargs", None)
+        if opened.forward:
             step.writer.add(name, data, True)
             step.tally.calls += 1
-            step.tally.tensors += opened.tensors + (side.tensors if sides.output else 0)
+            step.tally.modules.add(opened.prefix)
+            step.tally.tensors += opened.tensors
         if opened.edges is not None and side.leaves and _grad_enabled():
             outputs = edges_of(side.leaves, step.observers.leaves)
             backward = f"{opened.prefix}.backward.{opened.number}"
-            step.observers.watch(backward, _backward_of(opened.parent), outputs, opened.edges, opened.floor)
+            step.observers.watch(backward, _backward_of(opened.parent), outputs, opened.edges, opened.floor, opened.forced)
 
     def skipped_module(self, name: str, reason: str) -> None:
         """A module that takes no hooks."""
@@ -292,12 +306,9 @@ class Recorder:
         state, mode = self.state, self.mode
         if opened.expands:
             state.expanding -= 1
-        if mode is not None:
-            if opened.fast_path and mode.active:
-                torch_internals.insert_mode_at_bottom(mode)
-            elif opened.entered_mode:
-                torch_internals.remove_mode(mode)
-                state.has_mode = False
+        if mode is not None and opened.entered_mode:
+            torch_internals.remove_mode(mode)
+            state.has_mode = False
         self._module_ends(step, opened, output)
 
     def close_open_modules(self) -> None:
@@ -314,18 +325,12 @@ class Recorder:
         state.inside = False
 
     # --- mode and threads -----------------------------------------------------------------------------------------------------------
-    def _guard_thread(self, module: torch.nn.Module, prefix: str) -> None:
-        """Take the mode off for a module that would leave its fast path, put it on in a thread that has none."""
+    def _guard_thread(self) -> None:
+        """Put the mode on in a thread that has none, for the duration of its outermost module."""
         state, mode = self.state, self.mode
         if mode is None or not state.open:
             return
-        if takes_fast_path(module):
-            if torch_internals.remove_mode(mode):
-                state.open[-1].fast_path = True
-                if prefix not in self._fast_path_told:
-                    self._fast_path_told.add(prefix)
-                    logger.info(f"{prefix} runs on torch's inference fast path: recorded as a whole, its inside is not")
-        elif not state.has_mode and len(state.open) == 1:
+        if not state.has_mode and len(state.open) == 1:
             torch_internals.insert_mode_at_bottom(mode)
             state.has_mode = True
             state.open[-1].entered_mode = True
@@ -335,7 +340,7 @@ class Recorder:
         """An optimizer's step begins."""
         self._optimizers += 1
         step = self.step
-        if step is not None and step.keeps_construct:
+        if step is not None and step.config.level == "mix":
             step.add_loose_parent("optimizer")
 
     def optimizer_after(self, *_: Any) -> None:
@@ -346,13 +351,15 @@ class Recorder:
 class _ApiCall:
     """One call of an API between its begin and its end."""
 
-    __slots__ = ("api", "data", "edges", "entry", "floor", "name", "number", "parent")
+    __slots__ = ("api", "data", "edges", "entry", "floor", "forced", "name", "number", "parent")
 
     def __init__(self, api: Api, name: str, number: int, parent: str | None, data: dict[str, Any] | None) -> None:
         self.api, self.name, self.number, self.parent, self.data = api, name, number, parent, data
         self.entry: Any = None
         self.edges: Any = None
         self.floor = 0
+        self.forced = False
+        """Inside a module that `list` expands: its gradients are recorded whatever their name."""
 
     def finish(self) -> None:
         """The entry stays as it is."""

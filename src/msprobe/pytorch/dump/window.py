@@ -13,6 +13,7 @@ from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
+from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks
 from msprobe.pytorch.dump.recorder import Recorder
 
@@ -50,7 +51,7 @@ class Window:
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
         if mode is not None:
-            for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state)):
+            for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state), FastPathGuard(mode)):
                 part.on()
                 self._undo.append(part.off)
             if self._spelling is not None:

@@ -29,6 +29,7 @@ class Api:
         hidden: ids of the code objects of the function's own Python frames; they are no part of the caller's stack.
         parameters: names of its parameters in order, for functions written in Python: torch hands their arguments on in another form than
             they were called with. None for the others.
+        form: the form the call is recorded in, whatever form it had: (number of positional arguments, names of keyword arguments).
     """
 
     prefix: str
@@ -36,13 +37,14 @@ class Api:
     full: str
     hidden: frozenset[int] = frozenset()
     parameters: tuple[str, ...] | None = None
+    form: tuple[int, tuple[str, ...]] | None = None
 
 
-# Functions of torch.nn.init run tensor methods inside and are recorded as those: function -> (method, order of its own parameters).
+# Functions of torch.nn.init run a tensor method inside and are recorded as that: function -> (method, positional arguments, keyword arguments).
 _INIT = {
-    "normal_": ("normal_", ("tensor", "mean", "std")),
-    "uniform_": ("uniform_", ("tensor", "a", "b")),
-    "constant_": ("fill_", ("tensor", "val")),
+    "normal_": ("normal_", ("tensor", "mean", "std"), ("generator",)),
+    "uniform_": ("uniform_", ("tensor", "a", "b"), ("generator",)),
+    "constant_": ("fill_", ("tensor", "val"), ()),
 }
 # Functions that do nothing but call a method of the same name: they are told from the method by the frame that calls it.
 _THIN = ("sigmoid", "tanh")
@@ -67,11 +69,13 @@ class ApiTable:
             function = getattr(torch.nn.functional, method)
             if method in (operations.get("functional") or ()):
                 self.thin[method, id(function.__code__)] = self.by_function[function]
-        for name, (method, order) in _INIT.items():
+        for name, (method, positional, keyword) in _INIT.items():
             function = getattr(torch.nn.init, name)
             if method in (operations.get("tensor") or ()):
-                hidden = frozenset((id(function.__code__),))
-                self.by_function[function] = Api("Tensor", method, f"Tensor.{method}", hidden, (*order, "generator"))
+                form = (len(positional), keyword)
+                self.by_function[function] = Api(
+                    "Tensor", method, f"Tensor.{method}", _own_codes(function), (*positional, *keyword), form
+                )
 
     def _add(self, prefix: str, name: str, home: Any) -> None:
         function = home

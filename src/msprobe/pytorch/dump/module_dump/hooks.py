@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 
+from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.naming import named_modules
 
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
-
-# These leave their inference fast path when any module inside carries hooks or a function mode is on, with other results under a padding mask.
-FAST_PATH_CLASSES = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 
 
 class _Hook:
@@ -57,8 +55,9 @@ class ModuleHooks:
 
     def register(self, model: object) -> None:
         """Hook everything inside the model or models."""
-        fast = _inside_fast_path(model)
-        for name, module in named_modules(model):
+        named = list(named_modules(model))
+        fast = _inside_fast_path(module for _, module in named)
+        for name, module in named:
             if isinstance(module, torch.jit.ScriptModule):
                 self._skip(name, "a scripted module takes no hooks")
                 continue
@@ -107,17 +106,10 @@ def _named_after(after: After, name: str) -> Callable[..., None]:
     return call
 
 
-def _inside_fast_path(model: object) -> set[int]:
+def _inside_fast_path(modules: Iterable[torch.nn.Module]) -> set[int]:
     """ids of modules that have, or stand inside one that has, an inference fast path."""
     inside: set[int] = set()
-    for _, module in named_modules(model):
+    for module in modules:
         if isinstance(module, FAST_PATH_CLASSES):
             inside.update(map(id, module.modules()))
     return inside
-
-
-def takes_fast_path(module: torch.nn.Module) -> bool:
-    """Whether this module may leave torch's Python code for a fused kernel now."""
-    if not isinstance(module, FAST_PATH_CLASSES) or module.training:
-        return False
-    return not torch.is_grad_enabled() or not any(p.requires_grad for p in module.parameters())
