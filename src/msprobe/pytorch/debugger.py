@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import torch
 
 from msprobe import log
 from msprobe.config import Config, load_config
@@ -13,7 +15,7 @@ from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
-from msprobe.pytorch.dump.module_dump.naming import Model, checked_models
+from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.pytorch.dump.window import Window
@@ -22,6 +24,9 @@ from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
 from msprobe.writer import TensorPool
+
+
+Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
 
 
 class _Session:
@@ -62,7 +67,7 @@ class _Session:
         if config.rank and rank not in config.rank:
             if rank is None and not self.told_rank:
                 self.told_rank = True
-                logger.warning('"rank" is set, but this process has no rank (no process group): nothing is recorded; leave "rank" empty here')
+                logger.warning('"rank" is set, but this process has no rank (no process group), so nothing is recorded; leave "rank" empty')
             return
         if self.step is None:
             self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool)

@@ -66,8 +66,8 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
 
 def leaf_node(tensor: torch.Tensor) -> Any:
     """The AccumulateGrad node of a leaf that requires grad."""
-    with torch.enable_grad():
-        return tensor.view_as(tensor).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    with no_dispatch_modes(), torch.enable_grad():
+        return tensor.view_as(tensor).grad_fn.next_functions[0][0]
 
 
 PythonNode: type = torch.autograd.function.BackwardCFunction
@@ -96,13 +96,14 @@ MODULE_CALL_CODES = _module_call_codes()
 
 # --- kinds of tensors -----------------------------------------------------------------------------------------------------------------
 is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_batchedtensor
 is_zero_tensor: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor
 
 
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     """Our own torch operations are invisible to dispatch modes that the user has entered."""
     if torch._C._len_torch_dispatch_stack():
-        return _disable_current_modes()  # type: ignore[no-any-return]
+        return _disable_current_modes()
     return contextlib.nullcontext()
 
 

@@ -5,18 +5,35 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from msprobe.recording.stacks import Anchor
+
 
 class OpenModule:
     """A module whose forward is running."""
 
-    __slots__ = ("data", "depth", "edges", "entered_mode", "expands", "floor", "forced", "forward", "key", "name", "number", "parent", "prefix", "tensors")
+    __slots__ = (
+        "anchor",
+        "data",
+        "edges",
+        "entered_mode",
+        "expands",
+        "floor",
+        "forced",
+        "forward",
+        "key",
+        "name",
+        "number",
+        "parent",
+        "prefix",
+        "tensors",
+    )
 
-    def __init__(self, name: str, key: Any, depth: int) -> None:
+    def __init__(self, name: str, key: Any, anchor: Anchor) -> None:
         self.name = name
         """Entry name, `Module.a.Mlp.forward.0`."""
         self.key = key
-        self.depth = depth
-        """How many hooked module calls were on the Python stack, this one included."""
+        self.anchor = anchor
+        """Where its frame lies on the Python stack, and how many hooked module calls were there, this one included."""
         self.data: dict[str, Any] | None = None
         self.edges: Any = None
         self.floor = 0
@@ -47,6 +64,6 @@ class ThreadState(threading.local):
     def unwind(self, depth: int) -> list[OpenModule]:
         """Close the modules that an exception left without telling: those deeper than `depth` hooked calls; gives them back."""
         gone: list[OpenModule] = []
-        while self.open and self.open[-1].depth > depth:
+        while self.open and self.open[-1].anchor.depth > depth:
             gone.append(self.open.pop())
         return gone

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from msprobe.config.result import DataMode
 
-LOW_RISK = frozenset(
-    """
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LOW_RISK = _words("""
     squeeze unsqueeze reshape reshape_as view view_as flatten unflatten expand expand_as repeat repeat_interleave tile transpose permute
     moveaxis movedim swapaxes swapdims chunk unsafe_chunk split split_with_sizes unbind stack cat concat concatenate hstack vstack dstack
     column_stack row_stack align_as align_to align_tensors atleast_1d atleast_2d atleast_3d ravel clamp unfold type_as to float double int
     long half bfloat16 byte char bool cfloat numpy empty empty_like zeros zeros_like ones ones_like full full_like arange linspace logspace
     eye identity diag diag_embed diagflat diagonal triu triu_ tril tril_ clone __bool__ stride
     __getitem__ copy_ zero_ uniform_ random_ rand randn randint randperm rand_like randn_like randint_like normal
-    """.split()
-)
+""")
 """APIs that only view, move, create or convert: left out by `risk_level` FOCUS."""
 
-CORE = frozenset(
-    """
+CORE = _words("""
     linear bilinear matmul __matmul__ bmm mm mv addmm addmm_ addbmm addbmm_ baddbmm baddbmm_ addmv addmv_ addr addr_ einsum tensordot
     multi_dot linalg.multi_dot linalg.matmul chain_matmul outer inner dot vdot conv1d conv2d conv3d conv_tbc conv_transpose1d
     conv_transpose2d conv_transpose3d convolution batch_norm instance_norm layer_norm group_norm local_response_norm rms_norm normalize
@@ -25,8 +27,7 @@ CORE = frozenset(
     scaled_dot_product_attention embedding embedding_bag cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div
     binary_cross_entropy binary_cross_entropy_with_logits ctc_loss lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell
     rnn_relu_cell _fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _fused_rms_norm
-    """.split()
-)
+""")
 """APIs where precision is most often lost: all that `risk_level` CORE keeps, with communication."""
 
 

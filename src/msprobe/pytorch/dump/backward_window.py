@@ -75,7 +75,7 @@ class ThreadWindow:
                 torch_internals.remove_mode(mode)
 
         self._before, self._wrapper = before, run
-        threading.Thread.run = run  # type: ignore[method-assign]
+        threading.Thread.run = run  # type: ignore[method-assign, assignment]
 
     def off(self) -> None:
         """Restore `threading.Thread.run`, unless somebody else has replaced it since."""

@@ -1,7 +1,7 @@
 """Gradients of calls: observers on the autograd graph, shared by APIs and modules.
 
-An observer returns None and raises nothing, so the backward pass is the one it would have been. The record of a call is complete when all nodes
-at its edges have fired, or when the backward pass ends.
+An observer returns None and raises nothing, so the backward pass is the one it would have been. The record of a call is complete when
+all nodes at its edges have fired, or when the backward pass ends.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ class _InputNode:
 def _total(gradients: list[Any]) -> torch.Tensor | None:
     """The sum of the contributions to one gradient."""
     total: torch.Tensor | None = None
-    with torch.no_grad():
+    with torch.no_grad(), torch_internals.no_dispatch_modes():
         for gradient in gradients:
             if gradient is not None:
                 total = gradient.detach() if total is None else total + gradient.detach()

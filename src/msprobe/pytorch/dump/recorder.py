@@ -51,7 +51,8 @@ class Recorder:
         state = self.state
         call = None
         try:
-            call = self._api_begins(step, api, args, kwargs)
+            with _NoTorchFunction():
+                call = self._api_begins(step, api, args, kwargs)
         except Exception as error:
             step.report(api.full, f"call could not be recorded: {error!r}")
         state.inside = True
@@ -67,7 +68,8 @@ class Recorder:
         if call is not None:
             began = perf_counter()
             try:
-                self._api_ends(step, call, result)
+                with _NoTorchFunction():
+                    self._api_ends(step, call, result)
             except Exception as error:
                 step.report(call.name, f"result could not be recorded: {error!r}")
                 call.finish()
@@ -79,9 +81,12 @@ class Recorder:
         selection = step.selection
         number = step.counters.take(api.full)
         name = f"{api.full}.{number}.forward"
-        key, depth = self.stacks.take(3, api.hidden)
-        if state.open and state.open[-1].depth > depth:
-            self._unwind(step, depth)
+        if state.open:
+            key, depth = self.stacks.take(3, api.hidden, state.open[-1].anchor)
+            if state.open[-1].anchor.depth > depth:
+                self._unwind(step, depth)
+        else:
+            key, _ = self.stacks.take(3, api.hidden)
         parent = state.parent()
         if parent is None and step.keeps_construct:
             parent = self._loose_parent(step)
@@ -158,9 +163,7 @@ class Recorder:
             frame = sys._getframe(4)
             while id(frame.f_code) in api.hidden and frame.f_back is not None:
                 frame = frame.f_back
-            form = form_of_call(frame)
-        if form is not None and api.prefix == "Tensor" and api.parameters and api.parameters[0] == "self":
-            form = (form[0] + 1, form[1])
+            form = form_of_call(frame, api.name if api.prefix == "Tensor" else "")
         return as_called(api.parameters or (), args, kwargs, form)
 
     def _loose_parent(self, step: StepRecord) -> str | None:
@@ -195,14 +198,14 @@ class Recorder:
 
     def _module_begins(self, step: StepRecord, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        key, depth = self.stacks.take(4)
-        if state.open and state.open[-1].depth >= depth:
-            self._unwind(step, depth - 1)
+        key, anchor = self.stacks.enter(4, state.open[-1].anchor if state.open else None)
+        if state.open and state.open[-1].anchor.depth >= anchor.depth:
+            self._unwind(step, anchor.depth - 1)
         number = step.counters.take(prefix)
         name = f"{prefix}.forward.{number}"
         selection = step.selection
         parent = state.parent()
-        opened = OpenModule(name, module, depth)
+        opened = OpenModule(name, module, anchor)
         if step.keeps_construct:
             step.writer.add_call(name, parent)
         state.open.append(opened)

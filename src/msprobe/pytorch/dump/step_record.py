@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.config import Config
 from msprobe.format import layout
 from msprobe.log import logger
+from msprobe.pytorch.dump import meta
 from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
@@ -59,6 +61,7 @@ class StepRecord:
         self.writer = StepWriter(
             self.directory, task=config.task, level=config.level, framework="pytorch", extra_info=config.extra_info, tensors=tensors
         )
+        self.writer.meta.update(meta.environment(step, rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
         self.encoder = Encoder(saver, self.report)
@@ -71,7 +74,7 @@ class StepRecord:
         self.keeps_construct = config.level != "L1"
         self.failed: dict[str, Any] = {}
         """Entries of API calls that raised: inputs only. Their name is free for the next call."""
-        self._told: set[str] = set()
+        self._told: Counter[str] = Counter()
         self._loose_parents: set[str] = set()
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
@@ -104,10 +107,10 @@ class StepRecord:
         """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
         self.tally.not_recorded += 1
         line = f"{entry}: {reason}"
-        if line not in self._told:
-            if len(self._told) < 10_000:
-                self._told.add(line)
-            self.writer.error(line)
+        if len(self._told) < 10_000 or line in self._told:
+            self._told[line] += 1
+            if self._told[line] == 1:
+                self.writer.error(line)
 
     def add_loose_parent(self, name: str) -> None:
         """`optimizer` or `clip_grad`: the parent of APIs that belong to no module."""
@@ -141,6 +144,7 @@ class StepRecord:
             self._pool.drain()
             lost += sum(self._pool.problems.values()) - problems_before
             size += self._pool.bytes_written - bytes_before
+        self.writer.meta.update(meta.counts(tally, self._told))
         report = self.writer.close()
         lost += sum(report.problems.values())
         size += report.bytes_written

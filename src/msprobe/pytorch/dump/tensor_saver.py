@@ -33,12 +33,12 @@ class TensorSaver:
         dtype = str(tensor.dtype).removeprefix("torch.")
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_nested
         if not plain or dtype not in dtypes.SPELLING:
-            with torch_internals.NoTorchFunction(), torch.no_grad():
+            with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
                 copy = tensor.detach().clone().cpu()
             self._pool.submit_saver(target, lambda file: torch.save(copy, file), copy.numel() * copy.element_size())
         else:
             if not tensor.is_cpu or not tensor.is_contiguous():
-                with torch_internals.NoTorchFunction(), torch.no_grad():
+                with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
                     tensor = tensor.detach().cpu().contiguous()
             data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
             self._pool.submit(target, dtype, tuple(tensor.shape), data)

@@ -76,7 +76,7 @@ def _type_name(tensor: torch.Tensor) -> str:
     kind = type(tensor)
     if kind in (torch.Tensor, torch.nn.Parameter):
         if torch_internals.is_functorch_wrapped(tensor):
-            return "torch._C._functorch.BatchedTensor" if torch._C._functorch.is_batchedtensor(tensor) else "torch._C._functorch.WrappedTensor"
+            return f"torch._C._functorch.{'BatchedTensor' if torch_internals.is_batched(tensor) else 'GradTrackingTensor'}"
         return "torch.Tensor"
     for name in ("FakeTensor", "NestedTensor", "DTensor"):
         if kind.__name__ == name and kind.__module__.startswith("torch."):
@@ -129,8 +129,8 @@ def _statistics(tensor: torch.Tensor) -> Statistics:
         return _NONE
     if tensor.is_cpu:
         if tensor.is_contiguous():
-            return numerics.summarize(tensor.data_ptr(), code, tensor.numel())  # type: ignore[return-value]
-        return numerics.summarize_strided(tensor.data_ptr(), code, tuple(tensor.shape), tensor.stride())  # type: ignore[return-value]
+            return numerics.summarize(tensor.data_ptr(), code, tensor.numel())
+        return numerics.summarize_strided(tensor.data_ptr(), code, tuple(tensor.shape), tensor.stride())
     return _on_device(tensor)
 
 

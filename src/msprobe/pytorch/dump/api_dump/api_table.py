@@ -40,7 +40,7 @@ class Api:
     form: tuple[int, tuple[str, ...]] | None = None
 
 
-# Functions of torch.nn.init run a tensor method inside and are recorded as that: function -> (method, positional arguments, keyword arguments).
+# Functions of torch.nn.init run a tensor method inside and are recorded as that: function -> (method, positional and keyword arguments).
 _INIT = {
     "normal_": ("normal_", ("tensor", "mean", "std"), ("generator",)),
     "uniform_": ("uniform_", ("tensor", "a", "b"), ("generator",)),

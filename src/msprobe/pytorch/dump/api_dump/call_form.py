@@ -1,7 +1,7 @@
 """How a Python function of torch was called: which arguments by position and which by keyword.
 
-Such a function hands its arguments to a function mode in a form of its own (`softmax(x, dim=1)` arrives with `_stacklevel` and `dtype` too). The
-dump shows the call as the user's code wrote it, read from the call instruction of the calling frame.
+Such a function hands its arguments to a mode in a form of its own (`softmax(x, dim=1)` arrives with `_stacklevel` and `dtype` too).
+The dump shows the call as the user wrote it, read from the call instruction of the calling frame.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from typing import Any
 Form = tuple[int, tuple[str, ...]]
 """(number of positional arguments, names of the keyword arguments)"""
 
-_known: dict[tuple[CodeType, int], Form | None] = {}
+_known: dict[tuple[CodeType, int, str], Form | None] = {}
 _LIMIT = 20_000
 
 
-def form_of_call(frame: FrameType) -> Form | None:
-    """The form of the call that `frame` is making now; None for `f(*args)` and for what is no plain call instruction."""
-    key = (frame.f_code, frame.f_lasti)
+def form_of_call(frame: FrameType, method: str = "") -> Form | None:
+    """The form of the call that `frame` is making now; None for `f(*args)` and for what is no plain call instruction.
+
+    Args:
+        frame: the calling frame.
+        method: name of the tensor method that is called; the tensor it is called on then counts as its first positional argument.
+    """
+    key = (frame.f_code, frame.f_lasti, method)
     try:
         return _known[key]
     except KeyError:
@@ -29,9 +34,10 @@ def form_of_call(frame: FrameType) -> Form | None:
         return form
 
 
-def _read(code: CodeType, offset: int) -> Form | None:
+def _read(code: CodeType, offset: int, method: str) -> Form | None:
     """`offset` is that of the call instruction or of one of the cache entries behind it."""
     names: tuple[str, ...] = ()
+    bound = bool(method)
     call: dis.Instruction | None = None
     before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
@@ -44,7 +50,10 @@ def _read(code: CodeType, offset: int) -> Form | None:
         elif call is not None:
             names = ()
         before, call = call, instruction
-    return None if call is None else _form(call, before, names)
+        if method and instruction.argval == method:
+            bound = before is None or before.argval != "Tensor"  # torch.Tensor.norm(x) names its tensor itself
+    form = None if call is None else _form(call, before, names)
+    return form if form is None or not bound else (form[0] + 1, form[1])
 
 
 def _form(call: dis.Instruction, before: dis.Instruction | None, names: tuple[str, ...]) -> Form | None:

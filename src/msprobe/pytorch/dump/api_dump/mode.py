@@ -22,7 +22,7 @@ _TRANSPARENT = frozenset(f for f in (getattr(torch.Tensor, "__rdiv__", None),) i
 class ApiMode(TorchFunctionMode):
     """Hands each call of a watched function to `record`, everything else straight on.
 
-    torch takes the mode off while it handles a call, so functions that run inside a watched one are not seen: only the outermost is recorded.
+    torch takes the mode off while it handles a call, so functions inside a watched one are not seen: only the outermost is recorded.
 
     Args:
         table: the watched functions.

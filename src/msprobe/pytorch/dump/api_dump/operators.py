@@ -14,10 +14,10 @@ import torch
 from msprobe.pytorch.torch_internals import TensorBase
 from msprobe.recording.calls import ThreadState
 
-SPELLINGS = (
+_SPELLINGS = (
     "__add__ __radd__ __iadd__ __sub__ __isub__ __mul__ __rmul__ __imul__ __truediv__ __itruediv__ __mod__ __imod__ __pow__ __ipow__"
     " __matmul__ __ifloordiv__ __rand__ __ror__ __rxor__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __abs__ __pos__"
-).split()
+)
 _UNARY = ("__neg__", "__abs__", "__pos__")
 
 
@@ -52,7 +52,7 @@ class OperatorSpelling:
         self._before: dict[str, Any] = {}
         own = vars(torch.Tensor)
         self._methods: dict[str, Any] = {}
-        for name in SPELLINGS:
+        for name in _SPELLINGS.split():
             original = own.get(name) or getattr(TensorBase, name, None)
             if original is not None:
                 self._methods[name] = (_unary if name in _UNARY else _binary)(original, name, state)

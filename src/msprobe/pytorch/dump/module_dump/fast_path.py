@@ -1,7 +1,7 @@
 """Modules with an inference fast path keep it while they are watched.
 
-`nn.TransformerEncoder` and its parts leave it when a function mode is on or a module inside carries hooks; under a padding mask the result then
-differs by more than rounding. While such a module may take it, the mode is off; what runs inside is one fused kernel anyway.
+`nn.TransformerEncoder` and its parts leave it when a function mode is on or a module inside carries hooks; under a padding mask the
+result then differs by more than rounding. While such a module may take it, the mode is off; what runs inside is a fused kernel anyway.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FastPathGuard:
         for kind in FAST_PATH_CLASSES:
             original = kind.__dict__["forward"]
             wrapper = self._wrap(original)
-            kind.forward = wrapper  # type: ignore[method-assign, assignment]
+            kind.forward = wrapper
             self._before.append((kind, original, wrapper))
 
     def off(self) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
 from msprobe.errors import UsageError
 from msprobe.pytorch import torch_internals
-
-Model = torch.nn.Module | Sequence[torch.nn.Module]
-
 
 def checked_models(model: object) -> list[tuple[str, torch.nn.Module]]:
     """The root modules with the prefix of their modules' names: "" for a single model, "0.", "1." … for a list or tuple.
