@@ -33,7 +33,7 @@ def tensor(value: float = 1.0, /, dtype: str = "float32", shape: tuple[int, ...]
 
 def statistics(maximum: Any, minimum: Any, mean: Any, norm: Any, **fields: Any) -> Json:
     """A record of a tensor with these statistics."""
-    return tensor(**{"Max": maximum, "Min": minimum, "Mean": mean, "Norm": norm, **fields})
+    return tensor(1.0, **{"Max": maximum, "Min": minimum, "Mean": mean, "Norm": norm, **fields})
 
 
 def api(inputs: list[Any], outputs: list[Any], **kwargs: Any) -> Json:

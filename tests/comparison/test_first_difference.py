@@ -249,7 +249,9 @@ def test_the_words_of_the_terminal(tmp_path: Path) -> None:
     lines = [line.text for line in describe(outcome)]
     at = lines.index("First difference: Functional.relu.0.forward in Module.blocks.0.Block.forward.0 (inputs equal, output differs)")
     assert lines[at + 1] == "  at /home/me/model.py:102 in forward: y = self.part2(x)"
-    assert lines[at + 2].startswith("  through /venv/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:77 in forward")
+    assert lines[at + 2].startswith(
+        "  through /venv/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py:77 in forward"
+    )
     assert lines[at + 3] == "  output.0 (torch.float32 [2, 3])"
     assert lines[at + 4].split() == ["Max", "Min", "Mean", "Norm"]
     assert lines[at + 5].split() == ["target", "4.0", "2.0", "3.0", "6.5"]

@@ -105,6 +105,7 @@ def test_a_mapping_pairs_rows_by_hand() -> None:
     }
     pairs = match(target, golden, mapping)
     named = [(row.target and row.target.name, row.golden and row.golden.name) for pair in pairs for row in pair.rows]
+    assert pairs[0].golden is golden[0]
     assert named == [
         ("Torch.a.0.forward.input.0", "Torch.b.0.forward.input.0"),
         ("Torch.a.0.forward.output.0", "Torch.c.0.forward.output.0"),

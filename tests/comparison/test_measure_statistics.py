@@ -110,22 +110,22 @@ def test_agreement_does_not_depend_on_the_side(one: list[Any], other: list[Any])
         (statistics(2.0, 1.0, 1.5, 4.000001), statistics(2.0, 1.0, 1.5, 4.0), Agreement.ROUNDING),
         (statistics(2.0, 1.0, 1.5, 4.01), statistics(2.0, 1.0, 1.5, 4.0), Agreement.DIFFERENT),
         (statistics(2.0, -1.0, 0.5, 4.0), statistics(1.0, -2.0, -0.5, 4.0), Agreement.DIFFERENT),  # negated
-        (statistics(2.0, 1.0, 1.5, 4.0, dtype="torch.bfloat16"), statistics(2.0, 1.0, 1.5, 4.02), Agreement.ROUNDING),
-        (statistics(2.0, 1.0, 1.5, 4.0, dtype="torch.bfloat16"), statistics(2.0, 1.0, 1.5, 4.0), Agreement.ROUNDING),  # other dtype
+        (statistics(2.0, 1.0, 1.5, 4.0, dtype="bfloat16"), statistics(2.0, 1.0, 1.5, 4.02), Agreement.ROUNDING),
+        (statistics(2.0, 1.0, 1.5, 4.0, dtype="bfloat16"), statistics(2.0, 1.0, 1.5, 4.0), Agreement.ROUNDING),  # other dtype
         (statistics(NAN, NAN, NAN, NAN), statistics(NAN, NAN, NAN, NAN), Agreement.SAME),
         (statistics(NAN, NAN, NAN, NAN), statistics(1.0, 1.0, 1.0, 1.0), Agreement.DIFFERENT),
         (statistics(1.0, 1.0, 1.0, 1.0), statistics(NAN, NAN, NAN, NAN), Agreement.DIFFERENT),
         (statistics(INF, 0.0, INF, INF), statistics(0.0, -INF, -INF, INF), Agreement.DIFFERENT),
-        (statistics(2**62, 1, None, None, dtype="torch.int64"), statistics(2**62 + 1, 1, None, None, dtype="torch.int64"), 3),
-        (statistics(7, 1, None, None, dtype="torch.int64"), statistics(7, 1, 3.0, 9.0, dtype="torch.int64"), Agreement.SAME),
-        (statistics(True, False, None, None, dtype="torch.bool"), statistics(True, True, None, None, dtype="torch.bool"), 3),
+        (statistics(2**62, 1, None, None, dtype="int64"), statistics(2**62 + 1, 1, None, None, dtype="int64"), 3),
+        (statistics(7, 1, None, None, dtype="int64"), statistics(7, 1, 3.0, 9.0, dtype="int64"), Agreement.SAME),
+        (statistics(True, False, None, None, dtype="bool"), statistics(True, True, None, None, dtype="bool"), 3),
         (statistics(None, None, None, None), statistics(None, None, None, None), Agreement.UNKNOWN),
         (statistics(None, None, None, None), statistics(1.0, 1.0, 1.0, 1.0), Agreement.UNKNOWN),
         (statistics(None, None, None, None, shape=[0]), statistics(None, None, None, None, shape=[0]), Agreement.SAME),
         (statistics(None, None, None, None, shape=[0]), statistics(1.0, 1.0, 1.0, 1.0, shape=[3]), Agreement.DIFFERENT),
         # The existing tool signs the Norm of a 0-d tensor, and overflows the Norm of float16.
         (statistics(-2.5, -2.5, -2.5, -2.5, shape=[]), statistics(-2.5, -2.5, -2.5, 2.5, shape=[]), Agreement.SAME),
-        (statistics(6e4, 6e4, 6e4, INF, dtype="torch.float16"), statistics(6e4, 6e4, 6e4, 2.7e6, dtype="torch.float16"), 1),
+        (statistics(6e4, 6e4, 6e4, INF, dtype="float16"), statistics(6e4, 6e4, 6e4, 2.7e6, dtype="float16"), 1),
         (statistics(1e308, 1e308, 1e308, 1e308), statistics(-1e308, -1e308, -1e308, 1e308), Agreement.DIFFERENT),
         (statistics("NaN", "NaN", "NaN", "NaN"), statistics(NAN, NAN, NAN, NAN), Agreement.SAME),
     ],

@@ -14,7 +14,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall, summarise
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judge import Mode, Result, count, judge
-from msprobe.comparison.match import CallPair, match
+from msprobe.comparison.match import CallPair, match, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.rows import Call, calls_of
 from msprobe.comparison.stacks import Frame, frames_of, locate
@@ -176,6 +176,9 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     measurer = _measurer(mode, target, golden)
     measured = [_measure(call, measurer) for call in pairs]
     notes: list[str] = []
+    missing = unknown_names(*calls, data_mapping) if data_mapping else []
+    if missing:
+        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
     stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes)
     parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, [])
     findings = find(measured, parents or {})

@@ -51,10 +51,18 @@ def match(target: Sequence[Call], golden: Sequence[Call], mapping: Mapping[str, 
         partner = by_name.get(partners.get(call.name, ""))
         if partner is not None:
             taken.add(partner.name)
-        pairs.append(CallPair(call, partner, _pair_rows(call, partner, redirect)))
+        rows = _pair_rows(call, partner, redirect)
+        pairs.append(CallPair(call, partner if partner is not None else redirect.call_of(rows), rows))
     if len(taken) == len(golden):
         return pairs
     return _with_golden_only(pairs, golden, taken, redirect)
+
+
+def unknown_names(target: Sequence[Call], golden: Sequence[Call], mapping: Mapping[str, str]) -> list[str]:
+    """Names in a mapping that no row has on the side they stand for."""
+    ours = {row.name for call in target for row in call.rows}
+    theirs = {row.name for call in golden for row in call.rows}
+    return [name for name in mapping if name not in ours] + [name for name in mapping.values() if name not in theirs]
 
 
 def _partners(target: Sequence[Call], golden: Sequence[Call]) -> dict[str, str]:
@@ -112,8 +120,14 @@ class _Redirect:
         names = {row.name for call in target for row in call.rows} if mapping else set()
         self.mapping = {ours: theirs for ours, theirs in mapping.items() if ours in names}
         wanted = set(self.mapping.values())
-        self.golden = {row.name: row for call in golden for row in call.rows if row.name in wanted} if wanted else {}
+        self.golden: dict[str, Row] = {}
+        self.calls: dict[str, Call] = {}
         self.used: set[str] = set()
+        for call in golden if wanted else ():
+            for row in call.rows:
+                if row.name in wanted:
+                    self.golden[row.name] = row
+                    self.calls[row.name] = call
 
     def rows(self, call: Call) -> dict[str, Row]:
         """Key in `call` -> the golden row it is paired with by hand."""
@@ -127,6 +141,10 @@ class _Redirect:
                 self.used.add(partner.name)
         return found
 
+    def call_of(self, rows: Sequence[RowPair]) -> Call | None:
+        """The golden call that a call without a partner of its name is compared with: that of the first row paired by hand."""
+        return next((self.calls[row.golden.name] for row in rows if row.golden is not None), None)
+
 
 def _pair_rows(call: Call, partner: Call | None, redirect: _Redirect) -> tuple[RowPair, ...]:
     by_hand = redirect.rows(call)
@@ -134,8 +152,10 @@ def _pair_rows(call: Call, partner: Call | None, redirect: _Redirect) -> tuple[R
         fixed = set(redirect.golden)
         rest = [row for row in partner.rows if row.name not in fixed] if partner is not None else []
         others = tuple(row for row in call.rows if row.key not in by_hand)
-        paired = {id(pair.target): pair for pair in _zip_rows(others, tuple(rest)) if pair.target is not None}
-        return tuple(RowPair(row, by_hand[row.key]) if row.key in by_hand else paired[id(row)] for row in call.rows)
+        by_name = _zip_rows(others, tuple(rest))
+        paired = {id(pair.target): pair for pair in by_name if pair.target is not None}
+        rows = [RowPair(row, by_hand[row.key]) if row.key in by_hand else paired[id(row)] for row in call.rows]
+        return (*rows, *(pair for pair in by_name if pair.target is None))
     if partner is None:
         return tuple([RowPair(row, None) for row in call.rows])
     golden_rows = partner.rows
@@ -164,8 +184,8 @@ def _with_golden_only(pairs: list[CallPair], golden: Sequence[Call], taken: set[
     behind: defaultdict[int, list[CallPair]] = defaultdict(list)
     anchor = -1
     for call in golden:
+        anchor = position.get(call.name, anchor)
         if call.name in taken:
-            anchor = position[call.name]
             continue
         rows = tuple(RowPair(None, row) for row in call.rows if row.name not in redirect.used)
         if rows or not call.rows:

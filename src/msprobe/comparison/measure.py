@@ -88,11 +88,19 @@ def relative_difference(target: int | float, golden: int | float, scale: float) 
     """|target - golden| over the largest of |target|, |golden| and `scale`; inf where only one is NaN or an infinity of that sign."""
     if target == golden or (target != target and golden != golden):
         return 0.0
-    if not (math.isfinite(target) and math.isfinite(golden)):
-        return math.inf
     if isinstance(target, int) and isinstance(golden, int):
-        bottom = max(abs(target), abs(golden))
-        return abs(target - golden) / bottom
-    largest = max(abs(target), abs(golden), scale)
+        return abs(target - golden) / max(abs(target), abs(golden))
+    a, b = as_float(target), as_float(golden)
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    largest = max(abs(a), abs(b), scale)
     # Halved first, so that 1e308 and -1e308 do not overflow.
-    return abs(target / 2 - golden / 2) / (largest / 2) if largest > 1e-300 else abs(target - golden) / largest
+    return abs(a / 2 - b / 2) / (largest / 2) if largest > 1e-300 else abs(a - b) / largest
+
+
+def as_float(value: int | float) -> float:
+    """The nearest float; an infinity for an integer beyond float's range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from msprobe.comparison.measure import Agreement, Measure, compare_values, relative_difference, rounding_of
+from msprobe.comparison.measure import Agreement, Measure, as_float, compare_values, relative_difference, rounding_of
 from msprobe.comparison.rows import Row, Statistics
 
 COLUMNS = (
@@ -38,7 +38,7 @@ def difference_cells(target: Any, golden: Any) -> tuple[str, str]:
         return "Diff", "Diff"
     if target != target or golden != golden:
         return "Nan", "Nan"
-    if math.isinf(target) or math.isinf(golden):
+    if _is_infinite(target) or _is_infinite(golden):
         text = "inf" if target > golden else "-inf"
         return text, text
     difference, relative = _subtract(target, golden)
@@ -58,25 +58,22 @@ def _is_number(value: Any) -> bool:
     return type(value) is float or type(value) is int
 
 
+def _is_infinite(value: int | float) -> bool:
+    return type(value) is float and math.isinf(value)
+
+
 def _subtract(target: int | float, golden: int | float) -> tuple[float, float]:
     """Difference and |difference / golden|. Integers are subtracted as integers: 2**62 and 2**62 + 1 differ by 1."""
     if type(target) is int and type(golden) is int:
         exact = target - golden
-        return _float(exact), _quotient(exact, golden)
-    a, b = _float(target), _float(golden)
+        return as_float(exact), _quotient(exact, golden)
+    a, b = as_float(target), as_float(golden)
     difference = a - b
     if b == 0:
         return difference, 0.0 if a == 0 else math.inf
     if math.isinf(difference):  # of two finite numbers: the quotient need not overflow
         return difference, abs(a / b - 1)
     return difference, abs(difference / b)
-
-
-def _float(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _quotient(top: int, bottom: int) -> float:
@@ -168,7 +165,7 @@ def _missing(ours: Statistics, theirs: Statistics) -> str:
 def _sizes(target: Row, golden: Row) -> list[float]:
     """Relative difference of each statistic that both sides have."""
     ours, theirs = target.statistics, golden.statistics
-    ends = [abs(_float(v)) for v in (*ours[:2], *theirs[:2]) if _is_number(v) and math.isfinite(v)]
+    ends = [abs(as_float(v)) for v in (*ours[:2], *theirs[:2]) if _is_number(v) and v == v and not _is_infinite(v)]
     finite = len(ends) == 4
     scale = max(ends, default=0.0)
     sizes: list[float] = []
@@ -192,13 +189,22 @@ def _sizes(target: Row, golden: Row) -> list[float]:
 
 def _one_overflowed(a: int | float, b: int | float) -> bool:
     """Mean or Norm infinite on one side though every element is finite: that side added up in a narrow type, the values do not differ."""
-    return math.isinf(a) != math.isinf(b) and a == a and b == b
+    return _is_infinite(a) != _is_infinite(b) and a == a and b == b
 
 
 def _largest(ours: Statistics, theirs: Statistics) -> float | None:
+    """Largest absolute difference of the four; None where no two are numbers."""
     found: float | None = None
     for a, b in zip(ours, theirs, strict=True):
         if _is_number(a) and _is_number(b):
-            step = 0.0 if a == b or (a != a and b != b) else abs(_subtract(a, b)[0]) if math.isfinite(a) and math.isfinite(b) else math.inf
+            step = _absolute(a, b)
             found = step if found is None or step > found else found
     return found
+
+
+def _absolute(a: int | float, b: int | float) -> float:
+    if a == b or (a != a and b != b):
+        return 0.0
+    if a != a or b != b:
+        return math.inf
+    return abs(_subtract(a, b)[0])
