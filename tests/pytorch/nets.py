@@ -1,7 +1,7 @@
 """Small networks and how each is trained for a step, shared by the tests of neutrality and of gradient values.
 
-A network is a function `dropout probability -> Training`; everything random in it comes from the global generators, so that `seed` makes two
-runs equal.
+A network is a function `dropout probability -> Training`; everything random in it comes from the global generators, so that `seed`
+makes two runs equal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Training:
     model: Any
     optimizer: torch.optim.Optimizer
     forward_backward: Callable[[int], torch.Tensor]
-    extra: Callable[[], dict[str, torch.Tensor]] = field(default=lambda: {})
+    extra: Callable[[], dict[str, torch.Tensor]] = field(default=dict)
     context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     @property

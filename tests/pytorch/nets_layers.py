@@ -255,15 +255,23 @@ def dropouts(_: float) -> Training:
     return Training(model, sgd(model), forward_backward)
 
 
+class _Spectrum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(5, dtype=torch.complex64))
+        self.scale = nn.Parameter(torch.randn(8, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        spectrum = torch.fft.rfft(x) * self.filter
+        return torch.fft.irfft(spectrum.conj() * spectrum, n=8).double() * self.scale, spectrum
+
+
 @net
 def complex_and_double(_: float) -> Training:
-    model = nn.ParameterDict(
-        {"filter": nn.Parameter(torch.randn(5, dtype=torch.complex64)), "scale": nn.Parameter(torch.randn(8, dtype=torch.float64))}
-    )
+    model = nn.Sequential(_Spectrum())
 
     def forward_backward(_: int) -> torch.Tensor:
-        spectrum = torch.fft.rfft(torch.randn(3, 8)) * model["filter"]
-        signal = torch.fft.irfft(spectrum.conj() * spectrum, n=8).double() * model["scale"]
+        signal, spectrum = model(torch.randn(3, 8))
         loss = signal.abs().sum() + torch.view_as_real(spectrum).square().sum() + spectrum.imag.sum()
         loss.backward()
         return loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -127,7 +127,7 @@ def caught_errors(_: float) -> Training:
 class _Tagged(torch.Tensor):
     """A subclass that counts the functions it meets."""
 
-    met: list[str] = []
+    met: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

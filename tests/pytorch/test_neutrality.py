@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor")
 
 
-@lru_cache(maxsize=None)
+@cache
 def plain(name: str) -> dict[str, Any]:
     """The outcome without the tool."""
     return train(NETS[name], 0.2, lambda model: None, lambda: None)

@@ -1,4 +1,4 @@
-"""After stop() and step() torch, the modules and the process are exactly as they were; copies of the model are copies of the plain model."""
+"""After stop() and step() torch, the modules and the process are exactly as they were; a copy of the model is a plain copy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _mode_stack() -> list[int]:
 
 def torch_state() -> dict[str, Any]:
     """Everything global that a tool for torch might change."""
-    hooks = {name: list(value.items()) for name, value in vars(torch_module).items() if name.startswith("_global_") and isinstance(value, dict)}
+    registries = {key: value for key, value in vars(torch_module).items() if key.startswith("_global_") and isinstance(value, dict)}
     return {
         "functional": _identities(F),
         "torch": _identities(torch),
@@ -91,7 +91,7 @@ def torch_state() -> dict[str, Any]:
         "init": _identities(nn.init),
         "distributed": _identities(torch.distributed),
         "optimizer hooks": [list(vars(torch_optimizer)[name]) for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")],
-        "global module hooks": hooks,
+        "global module hooks": {key: list(value.items()) for key, value in registries.items()},
         "full backward hook kind": torch_module._global_is_full_backward_hook,
         "thread": _identities(threading.Thread),
         "excepthooks": (id(threading.excepthook), id(sys.excepthook)),
@@ -268,7 +268,8 @@ def test_a_model_pickled_while_recording_loads_without_msprobe(tmp_path: Path) -
         "import pickle, sys, torch; model = pickle.load(open(sys.argv[1], 'rb')); print(model(torch.ones(1, 4)).shape[1]);"
         "assert not any(name.startswith('msprobe') for name in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model.pkl")], capture_output=True, text=True, env=environment(), check=False)
+    command = [sys.executable, "-c", code, str(tmp_path / "model.pkl")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "4"), done.stderr
 
 
