@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import torch
@@ -18,13 +19,12 @@ from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
-from msprobe.pytorch.dump.window import Window
+from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
 from msprobe.writer import TensorPool
-
 
 Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
 
@@ -62,6 +62,7 @@ class _Session:
             return
         if config.step and self.number not in config.step:
             return
+        began = perf_counter()
         rank = current_rank() if rank_id is None else rank_id
         log.set_rank(rank)
         if config.rank and rank not in config.rank:
@@ -77,18 +78,24 @@ class _Session:
         self.window = Window(self.recorder, self.table, self.spelling)
         hooked = self.window.open(model if config.level != "L1" else None)
         self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
+        self.step.tally.spent += perf_counter() - began
 
     def stop(self) -> None:
         window, self.window = self.window, None
+        if window is None:
+            remove_stale_modes()
         if window is None or os.getpid() != self.pid:
             return
+        began = perf_counter()
         window.close()
         self.recorder.step = None
         if self.step is not None:
             self.step.parameter_gradients.window_open = False
+            self.step.tally.spent += perf_counter() - began
 
     def end_step(self) -> None:
         self.stop()
+        remove_stale_modes()
         step, self.step = self.step, None
         self.number += 1
         if step is None or os.getpid() != self.pid:

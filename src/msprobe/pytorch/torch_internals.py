@@ -128,6 +128,11 @@ def force_eager() -> Callable[[], None] | None:
     return restore
 
 
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether `torch.compile` stands behind this module's call."""
+    return module.__dict__.get("_compiled_call_impl") is not None or unwrap_compiled(module) is not module
+
+
 def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
     """The module that `torch.compile` wrapped, or the module itself."""
     original = module.__dict__.get("_modules", {}).get("_orig_mod")

@@ -155,15 +155,18 @@ class _Call:
             self.observers.late()
         return True
 
-    def write(self, name: str, received: list[Any], passed_on: list[Any], tensors: int) -> None:
-        """Put the entry into the dump, if it is wanted."""
+    def write(self, name: str, received: list[Any], passed_on: list[Any], tensors: int, done: bool = True) -> Any:
+        """Put the entry into the dump; gives its handle."""
         observers = self.observers
         data: dict[str, Any] = {}
         if observers.keep_input:
             data["input"] = received
         if observers.keep_output:
             data["output"] = passed_on
-        observers.sink.add(name, self.parent, data, tensors, True)
+        parent = self.parent
+        if parent is not None and self.passes > 1:
+            parent = f"{parent}.pass{self.passes - 1}"
+        return observers.sink.add(name, parent, data, tensors, done)
 
     def failed(self, error: Exception) -> None:
         """Tell that the gradients could not be recorded."""
@@ -229,7 +232,21 @@ class _OneNodeCall(_Call):
 class _GraphCall(_Call):
     """A call that is several nodes of the graph; its gradients are collected over one backward pass at a time."""
 
-    __slots__ = ("_sums", "contributions", "left", "nodes", "passed_on", "passed_through", "received", "slots", "task", "tensors")
+    __slots__ = (
+        "_sums",
+        "contributions",
+        "entry",
+        "input_nodes",
+        "inputs_left",
+        "left",
+        "nodes",
+        "passed_on",
+        "passed_through",
+        "received",
+        "slots",
+        "task",
+        "tensors",
+    )
 
     def __init__(self, observers: GradientObservers, name: str, parent: str | None, boundary: Boundary, outputs: int, inputs: int) -> None:
         super().__init__(observers, name, parent, outputs, inputs)
@@ -238,7 +255,10 @@ class _GraphCall(_Call):
         self.slots = list(boundary.slots.values())
         self.contributions = [boundary.contributions.get(edge, 0) for edge in numbers]
         self.passed_through = boundary.passed_through
-        self.nodes = len(boundary.outputs) + len(boundary.inputs)
+        self.input_nodes = len(boundary.inputs)
+        self.nodes = len(boundary.outputs) + self.input_nodes
+        self.inputs_left = 0
+        self.entry: Any = None
         self.task = -1
         self.left = 0
         self.tensors = 0
@@ -268,6 +288,8 @@ class _GraphCall(_Call):
             self.task = task
             self.passes += 1
             self.left = self.nodes
+            self.inputs_left = self.input_nodes
+            self.entry = None
             self.tensors = 0
             self.received = [None] * self.outputs
             self.passed_on = [None] * self.inputs
@@ -304,10 +326,15 @@ class _GraphCall(_Call):
             self._sums[edge] = (given, count + 1)
 
     def fired(self) -> None:
-        """One node is through; the last one completes the entry."""
+        """One node is through; the last one completes the entry.
+
+        When all nodes at the inputs are through, the entry takes its place in the dump: outputs that still lack a gradient mostly get none.
+        """
         self.left -= 1
         if self.left == 0:
             self.complete()
+        elif self.input_nodes and self.inputs_left == 0 and self.entry is None:
+            self.place()
 
     def finish(self, task: int) -> None:
         """The backward pass is over: what has not come does not come."""
@@ -319,12 +346,19 @@ class _GraphCall(_Call):
             self.complete()
 
     def complete(self) -> None:
+        """The entry is final."""
+        if self.entry is None:
+            self.place()
+        self.received, self.passed_on = [], []
+        if self.entry is not False:
+            self.observers.sink.count(self.tensors)
+            self.entry.done = True
+
+    def place(self) -> None:
         """Put the entry into the dump."""
         name = self.entry_name()
-        received, passed_on = self.received, self.passed_on
-        self.received, self.passed_on = [], []
-        if self.observers.sink.wants(name) or self.forced:
-            self.write(name, received, passed_on, self.tensors)
+        wanted = self.observers.sink.wants(name) or self.forced
+        self.entry = self.write(name, self.received, self.passed_on, 0, False) if wanted else False
 
 
 class _OutputNode:
@@ -368,6 +402,7 @@ class _InputNode:
                 if call.begin():
                     for position, edge in self.inputs:
                         call.contribute(edge, grad_inputs[position])
+                    call.inputs_left -= 1
                     call.fired()
             call.observers.sink.spend(perf_counter() - began)
         except Exception as error:

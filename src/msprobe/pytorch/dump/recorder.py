@@ -16,7 +16,7 @@ from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.graph_walk import edges_of
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
-from msprobe.recording.stacks import StackCache
+from msprobe.recording.stacks import StackCache, StackKey
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _grad_enabled = torch.is_grad_enabled
@@ -89,7 +89,7 @@ class Recorder:
             key, _ = self.stacks.take(3, api.hidden)
         parent = state.parent()
         if parent is None and step.keeps_construct:
-            parent = self._loose_parent(step)
+            parent = self._loose_parent(step, key)
         if step.keeps_construct:
             step.writer.add_call(name, parent)
         sides = selection.sides
@@ -164,20 +164,15 @@ class Recorder:
             while id(frame.f_code) in api.hidden and frame.f_back is not None:
                 frame = frame.f_back
             form = form_of_call(frame, api.name if api.prefix == "Tensor" else "")
-        return as_called(api.parameters or (), args, kwargs, form)
+        return as_called(api.parameters or (), api.defaults, args, kwargs, form)
 
-    def _loose_parent(self, step: StepRecord) -> str | None:
+    def _loose_parent(self, step: StepRecord, stack: StackKey) -> str | None:
         """Parent of an API outside all modules: the optimizer's step and gradient clipping are named."""
         if self._optimizers:
             return "optimizer"
-        frame = sys._getframe(4)
-        for _ in range(6):
-            if id(frame.f_code) in _CLIP_CODES:
-                step.add_loose_parent("clip_grad")
-                return "clip_grad"
-            if frame.f_back is None:
-                break
-            frame = frame.f_back
+        if not _CLIP_CODES.isdisjoint(stack):
+            step.add_loose_parent("clip_grad")
+            return "clip_grad"
         return None
 
     # --- modules --------------------------------------------------------------------------------------------------------------------

@@ -54,7 +54,6 @@ class StepRecord:
         self.selection = selection
         self.counters = Counters()
         self.tally = Tally()
-        self.began = time.perf_counter()
         self._pool = pool
         self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
         tensors = pool is not None
@@ -133,6 +132,7 @@ class StepRecord:
         Args:
             late: calls of earlier steps whose backward pass came too late, not yet told.
         """
+        began = time.perf_counter()
         self.observers.close()
         self.parameter_gradients.close()
         for entry in self.failed.values():
@@ -146,6 +146,7 @@ class StepRecord:
             size += self._pool.bytes_written - bytes_before
         self.writer.meta.update(meta.counts(tally, self._told))
         report = self.writer.close()
+        tally.spent += time.perf_counter() - began
         lost += sum(report.problems.values())
         size += report.bytes_written
         parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []

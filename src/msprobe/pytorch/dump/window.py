@@ -15,7 +15,17 @@ from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks
+from msprobe.pytorch.dump.module_dump.naming import all_modules
 from msprobe.pytorch.dump.recorder import Recorder
+
+_told_compiled = False
+
+
+def remove_stale_modes() -> None:
+    """Take off modes of windows that another thread has closed: only the thread that entered a mode can leave it."""
+    for mode in torch_internals.modes_of_this_thread(ApiMode):
+        if not mode.active:
+            torch_internals.remove_mode(mode)
 
 
 class Window:
@@ -57,12 +67,18 @@ class Window:
             if self._spelling is not None:
                 self._spelling.on()
                 self._undo.append(self._spelling.off)
-            for stale in torch_internals.modes_of_this_thread(ApiMode):  # left by a stop() that another thread called
-                torch_internals.remove_mode(stale)
+            remove_stale_modes()
             torch_internals.insert_mode_at_bottom(mode)
             self._state.has_mode = True
             self._undo.append(lambda: torch_internals.remove_mode(mode))
+        self._tell_compiled(model)
         return hooks.count
+
+    def _tell_compiled(self, model: object | None) -> None:
+        global _told_compiled
+        if model is not None and not _told_compiled and any(map(torch_internals.is_compiled, all_modules(model))):
+            _told_compiled = True
+            logger.info("compiled code runs eagerly between start() and stop(), and is recorded; its results may differ in the last bits")
 
     def close(self) -> None:
         """Switch everything off, in reverse; one part that fails does not keep the others."""

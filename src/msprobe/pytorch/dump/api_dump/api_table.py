@@ -7,7 +7,7 @@ name of the first category that lists them.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from types import CodeType
 from typing import Any
@@ -29,6 +29,7 @@ class Api:
         hidden: ids of the code objects of the function's own Python frames; they are no part of the caller's stack.
         parameters: names of its parameters in order, for functions written in Python: torch hands their arguments on in another form than
             they were called with. None for the others.
+        defaults: default values of those parameters.
         form: the form the call is recorded in, whatever form it had: (number of positional arguments, names of keyword arguments).
     """
 
@@ -38,6 +39,7 @@ class Api:
     hidden: frozenset[int] = frozenset()
     parameters: tuple[str, ...] | None = None
     form: tuple[int, tuple[str, ...]] | None = None
+    defaults: dict[str, Any] = field(default_factory=dict)
 
 
 # Functions of torch.nn.init run a tensor method inside and are recorded as that: function -> (method, positional and keyword arguments).
@@ -59,6 +61,8 @@ class ApiTable:
         """Spelling of an operator method (`__radd__`) -> its Api."""
         self.thin: dict[tuple[str, int], Api] = {}
         """(method, id of the code that calls it) -> the function that was called."""
+        self.dispatched: dict[Any, Api] = {}
+        """A variant that a boolean dispatch chose (`max_pool2d_with_indices`) -> the function that was called."""
         self.aten: dict[str, Api] = {}
         self.watch_aten = bool(operations.get("aten"))
         self._aten_names = frozenset(operations.get("aten") or ())
@@ -74,7 +78,7 @@ class ApiTable:
             if method in (operations.get("tensor") or ()):
                 form = (len(positional), keyword)
                 self.by_function[function] = Api(
-                    "Tensor", method, f"Tensor.{method}", _own_codes(function), (*positional, *keyword), form
+                    "Tensor", method, f"Tensor.{method}", _own_codes(function), (*positional, *keyword), form, _defaults(function)
                 )
 
     def _add(self, prefix: str, name: str, home: Any) -> None:
@@ -83,11 +87,13 @@ class ApiTable:
             function = getattr(function, part, None)
         if function is None:
             return  # this version of torch has no such function
-        api = Api(prefix, name, f"{prefix}.{name}", _own_codes(function), _parameters(function))
+        api = Api(prefix, name, f"{prefix}.{name}", _own_codes(function), _parameters(function), None, _defaults(function))
         if prefix == "Tensor" and name.startswith("__"):
             self.by_operator[name] = api
         try:
             self.by_function.setdefault(function, api)
+            for variant in _dispatched(function):
+                self.dispatched[variant] = api
         except TypeError:
             return
 
@@ -127,6 +133,16 @@ def _parameters(function: Any) -> tuple[str, ...] | None:
         if isinstance(code, CodeType) and not code.co_flags & 0x0C:  # *args or **kwargs
             return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return None
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in (function, *_dispatched(function)):
+        code, values = getattr(one, "__code__", None), getattr(one, "__defaults__", None)
+        if isinstance(code, CodeType) and values:
+            found.update(zip(code.co_varnames[code.co_argcount - len(values) : code.co_argcount], values, strict=True))
+        found.update(getattr(one, "__kwdefaults__", None) or {})
+    return found
 
 
 def _dispatched(function: Any) -> list[Any]:

@@ -69,12 +69,13 @@ def _form(call: dis.Instruction, before: dis.Instruction | None, names: tuple[st
 
 
 def as_called(
-    parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any], form: Form | None
+    parameters: tuple[str, ...], defaults: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], form: Form | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arrange what arrived as it was called.
 
     Args:
         parameters: the function's parameter names in order.
+        defaults: the values of parameters that were not given.
         args, kwargs: what arrived: leading parameters by position, all others by name.
         form: the form of the call; None leaves everything as it arrived.
     """
@@ -86,4 +87,7 @@ def as_called(
     wanted = parameters[:positional]
     if positional > len(parameters) or any(name not in given for name in (*wanted, *names)):
         return args, kwargs
+    for name in given.keys() - set(wanted) - set(names):
+        if name not in defaults or given[name] is not defaults[name]:
+            return args, kwargs  # something was given that this form does not know: it is the form of another call
     return tuple(given[name] for name in wanted), {name: given[name] for name in names}

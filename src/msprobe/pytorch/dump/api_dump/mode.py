@@ -37,6 +37,7 @@ class ApiMode(TorchFunctionMode):
         self._lookup = table.by_function.get
         self._operators = table.by_operator
         self._thin = table.thin
+        self._dispatched = table.dispatched
         self._aten = table.operator
         self._state = state
         self._record = record
@@ -66,6 +67,8 @@ class ApiMode(TorchFunctionMode):
             api = self._operators.get(spelling, api)
         elif api.name in ("sigmoid", "tanh") and api.prefix == "Tensor":
             api = self._thin.get((api.name, _calling_code()), api)
+        elif func in self._dispatched and _called_by_dispatch():
+            api = self._dispatched[func]
         return self._record(api, func, args, kwargs or {})
 
     def _through(self, func: Any, args: tuple[Any, ...]) -> Any:
@@ -75,6 +78,12 @@ class ApiMode(TorchFunctionMode):
             return func.__wrapped__(*args)
         finally:
             torch_internals.remove_mode(self)
+
+
+def _called_by_dispatch() -> bool:
+    """Whether the watched function's own frame (two above the mode's) was called by torch's boolean dispatch."""
+    frame = sys._getframe(4)
+    return frame.f_code.co_name == "fn" and frame.f_code.co_filename.endswith("_jit_internal.py")
 
 
 def _calling_code() -> int:

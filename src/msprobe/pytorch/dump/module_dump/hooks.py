@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -65,10 +66,9 @@ class ModuleHooks:
             if id(module) in fast:
                 self._by_id[id(module)] = (name, module)
                 continue
-            self._handles.append(module.register_forward_pre_hook(_Hook(_named_before(self._before, name)), with_kwargs=True))
-            self._handles.append(
-                module.register_forward_hook(_Hook(_named_after(self._after, name)), with_kwargs=True, always_call=True)
-            )
+            before, after = _bound_before(self._before, name, module), _bound_after(self._after, name, module)
+            self._handles.append(module.register_forward_pre_hook(_Hook(before), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(_Hook(after), with_kwargs=True, always_call=True))
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
             self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
@@ -92,16 +92,23 @@ class ModuleHooks:
             self._after(known[0], module, output)
 
 
-def _named_before(before: Before, name: str) -> Callable[..., None]:
-    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        before(name, module, args, kwargs)
+def _bound_before(before: Before, name: str, owner: torch.nn.Module) -> Callable[..., None]:
+    """A shallow copy of a module shares its hooks: only the module itself is recorded."""
+    known = weakref.ref(owner)
+
+    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if known() is module and kwargs is not None:  # without them: removed by a stop() inside another hook of this very call
+            before(name, module, args, kwargs)
 
     return call
 
 
-def _named_after(after: After, name: str) -> Callable[..., None]:
-    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        after(name, module, output)
+def _bound_after(after: After, name: str, owner: torch.nn.Module) -> Callable[..., None]:
+    known = weakref.ref(owner)
+
+    def call(module: torch.nn.Module, *rest: Any) -> None:
+        if known() is module:
+            after(name, module, rest[-1])
 
     return call
 

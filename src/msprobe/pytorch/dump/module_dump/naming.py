@@ -9,6 +9,7 @@ import torch
 from msprobe.errors import UsageError
 from msprobe.pytorch import torch_internals
 
+
 def checked_models(model: object) -> list[tuple[str, torch.nn.Module]]:
     """The root modules with the prefix of their modules' names: "" for a single model, "0.", "1." … for a list or tuple.
 
@@ -23,6 +24,12 @@ def checked_models(model: object) -> list[tuple[str, torch.nn.Module]]:
                 raise UsageError(f"start(model): model[{index}] is {type(item).__name__}, not a torch.nn.Module")
         return [(f"{index}.", item) for index, item in enumerate(model)]
     raise UsageError(f"start(model): model is {type(model).__name__}; allowed: a torch.nn.Module, or a list or tuple of them")
+
+
+def all_modules(model: object) -> Iterator[torch.nn.Module]:
+    """Every module of the given model or models, themselves included."""
+    for _, root in checked_models(model):
+        yield from root.modules()
 
 
 def named_modules(model: object) -> Iterator[tuple[str, torch.nn.Module]]:
