@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,9 +17,9 @@ FOUND_SOMETHING = 1
 def run(*command: str) -> int:
     """Show a command, run it, and give its exit code."""
     print(f"\n$ {shlex.join(command)}", flush=True)
-    program = {"python": sys.executable, "msprobe": str(Path(sysconfig.get_path("scripts"), "msprobe"))}[command[0]]
+    program = [sys.executable, *(["-m", "msprobe"] if command[0] == "msprobe" else [])]  # whether or not the environment is activated
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    return subprocess.run([program, *command[1:]], env=environment, stderr=subprocess.STDOUT, check=False).returncode
+    return subprocess.run([*program, *command[1:]], env=environment, stderr=subprocess.STDOUT, check=False).returncode
 
 
 def main() -> int:

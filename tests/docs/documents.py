@@ -1,0 +1,64 @@
+"""Reads the Markdown files of the project: their code blocks, links and headings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
+TRANSLATED = [ROOT / "docs" / "zh" / name for name in ("quickstart.md", "recording.md", "files.md")]
+"""These repeat the code blocks of their originals in docs/."""
+
+# A comment in front of a block says what a test has to know: <!-- file: config.json -->, <!-- exit: 1 -->, <!-- transcript: demo -->
+_FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=ticks)[ \t]*$", re.MULTILINE | re.DOTALL)
+_NOTE = re.compile(r"<!-- (\w+): (.+?) -->\s*\Z")
+_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^(#+) +(.+?) *$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced code block. `note` is the key and the value of the comment in front of it."""
+
+    document: Path
+    line: int
+    language: str
+    text: str
+    note: tuple[str, str] | None
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(document: Path) -> list[Block]:
+    """The code blocks of a document, in order."""
+    text = document.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()]
+        note = _NOTE.search(before)
+        pair = (note.group(1), note.group(2)) if note else None
+        found.append(Block(document, before.count("\n") + 1, match["language"].strip(), match["text"], pair))
+    return found
+
+
+def prose(document: Path) -> str:
+    """The text without its code blocks."""
+    return _FENCE.sub("", document.read_text(encoding="utf-8"))
+
+
+def links(document: Path) -> list[str]:
+    """The targets of links, as written."""
+    return _LINK.findall(prose(document))
+
+
+def headings(document: Path) -> list[tuple[int, str]]:
+    """Level and text of the headings."""
+    return [(len(marks), text) for marks, text in _HEADING.findall(prose(document))]
+
+
+def anchors(document: Path) -> set[str]:
+    """What a link may name after `#`, made from the headings as code hosts make it."""
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text in headings(document)}

@@ -1,0 +1,55 @@
+"""The documents' code does what they say: every block in a language that can run is run.
+
+Each document has a directory of its own, with the smallest config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front of
+a block saves it instead, `<!-- exit: N -->` gives the exit code to expect. Blocks marked `text` are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.documents import DOCUMENTS, ROOT, TRANSLATED, Block, blocks
+
+# architecture.md shows interfaces as signatures. The translations' blocks are those of the originals (test_links.py).
+RUN = [path for path in DOCUMENTS if path not in TRANSLATED and path.name != "architecture.md" and blocks(path)]
+SHELLS = {"shell", "bash", "sh"}
+NOT_CODE = {"text", "diff", "yaml", "csv"}
+
+
+@pytest.fixture
+def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH whose `python` and `msprobe` are the ones under test."""
+    directory = tmp_path_factory.mktemp("bin")
+    for name, more in (("python", ""), ("msprobe", " -m msprobe")):
+        script = directory / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{more} "$@"\n')
+        script.chmod(0o755)
+    return f"{directory}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("document", RUN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_blocks_run(document: Path, tmp_path: Path, programs: str) -> None:
+    (tmp_path / "config.json").write_text('{"dump_path": "./dump_path"}')
+    environment = os.environ | {"PATH": programs, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "MSPROBE_LOG_LEVEL": "1"}
+    for block in blocks(document):
+        if block.language == "json":
+            json.loads(block.text)
+        if block.note is not None and block.note[0] == "file":
+            (tmp_path / block.note[1]).write_text(block.text, encoding="utf-8")
+        elif block.language in SHELLS or block.language == "python":
+            _run(block, tmp_path, environment)
+        else:
+            assert block.language in NOT_CODE | {"json"}, f"{block}: a block marked {block.language} is run by nobody"
+
+
+def _run(block: Block, directory: Path, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-c", block.text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", block.text]
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    expected = int(block.note[1]) if block.note is not None and block.note[0] == "exit" else 0
+    assert done.returncode == expected, f"{block} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
