@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -83,14 +84,15 @@ def save_array(directory: Path, name: str, array: Any, dtype: str | None = None)
     folder.mkdir(parents=True, exist_ok=True)
     tensor_file.write(str(folder / name), dtype or str(array.dtype), shape, np.ascontiguousarray(array).tobytes())
     finite = array.size and array.dtype.kind == "f"
+    extreme = finite and not np.all(np.abs(array.astype(float)) < 1e300)
     return {
         "type": "torch.Tensor",
         "dtype": f"torch.{dtype or array.dtype}",
         "shape": list(shape),
         "Max": float(array.max()) if finite else None,
         "Min": float(array.min()) if finite else None,
-        "Mean": float(array.astype(float).mean()) if finite else None,
-        "Norm": float(np.linalg.norm(array.astype(float))) if finite else None,
+        "Mean": math.fsum(array.flat) / array.size if finite and not extreme else None,
+        "Norm": math.hypot(*array.astype(float).flat) if finite else None,
         "requires_grad": False,
         "data_name": name,
     }

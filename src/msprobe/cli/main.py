@@ -54,7 +54,7 @@ def _top_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("-V", "--version", action="version", version=f"msprobe {__version__}")
-    parser.add_argument("command", metavar="<command>", help="what to do, see below")
+    parser.add_argument("command", metavar="<command>", nargs="?", help="what to do, see below")
     parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the command")
     return parser
 
@@ -94,11 +94,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     parser = _top_parser()
-    if not argv:
-        parser.print_help()
-        return EXIT_FAILED
     try:
         options = parser.parse_args(argv)
+        if options.command is None:
+            parser.print_help()
+            return EXIT_FAILED
         if options.command in NOT_YET:
             fail(f"the command {options.command!r} is not available yet")
             return EXIT_FAILED

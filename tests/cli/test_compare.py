@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comparison.dumps import api, malicious, read_csv, tensor, tensor_call, truncated, write_dump
+from comparison.net import Net
+from msprobe.cli import compare as command
+from msprobe.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(target: Path, golden: Path, tmp_path: Path, *options: str) -> int:
+    return main(["compare", "-tp", str(target), "-gp", str(golden), "-o", str(tmp_path / "out"), *options])
+
+
+def test_nothing_differs(tmp_path: Path, capsys: Captured) -> None:
+    path = Net().write(tmp_path / "a")
+    assert run(path, path, tmp_path) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.splitlines()[:2] == [
+        "41 rows matched, 0 unmatched: 41 pass, 0 warning, 0 error, 0 not compared",
+        "No difference in what both sides recorded.",
+    ]
+
+
+def test_something_differs(tmp_path: Path, capsys: Captured) -> None:
+    target, golden = Net(fc_gain=2.0).write(tmp_path / "a"), Net().write(tmp_path / "b")
+    assert run(target, golden, tmp_path) == 1
+    out = capsys.readouterr().out
+    assert (
+        "First difference: Functional.linear.0.forward in Module.blocks.0.fc.Linear.forward.0 (inputs equal, parameters equal, output"
+        in out
+    )
+    assert "  at /home/me/model.py:100 in forward: y = self.part0(x)" in out
+    assert run(target, golden, tmp_path, "--exit-zero") == 0
+
+
+def test_an_unmatched_row_is_something(tmp_path: Path) -> None:
+    assert run(Net(dropped=("Functional.mse_loss",)).write(tmp_path / "a"), Net().write(tmp_path / "b"), tmp_path) == 1
+
+
+def test_exit_zero_does_not_hide_that_it_could_not_be_done(tmp_path: Path, capsys: Captured) -> None:
+    assert run(tmp_path / "none", tmp_path / "none", tmp_path, "--exit-zero") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--xlsx"],
+        ["-fm"],
+        ["-cm"],
+        ["-cm", "map.yaml"],
+        ["-am", "map.yaml"],
+        ["-lm", "map.yaml"],
+        ["-da"],
+        ["-tensor_log"],
+        ["--rank", "0", "1"],
+        ["--step", "0"],
+        ["--consistent_check", "--backend", "fsdp"],
+        ["--config", "x.yaml"],
+        ["-m", "offline_data"],
+    ],
+)
+def test_options_that_are_not_built_yet_say_so_in_one_line(options: list[str], tmp_path: Path, capsys: Captured) -> None:
+    path = Net().write(tmp_path / "a")
+    assert run(path, path, tmp_path, *options) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("msprobe compare: error: not available yet: ") and captured.err.count("\n") == 1
+    assert options[0].strip("-")[:2] in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_unreadable_tensor_files_are_something(tmp_path: Path, capsys: Captured) -> None:
+    """F1: code 0 and "ends successfully" for a tensor that was never read."""
+    marker = tmp_path / "run"
+    golden = tensor_call(tmp_path / "g", [1.0])
+    for number, damage in enumerate((Path.unlink, truncated, lambda path: malicious(path, marker))):
+        target = tensor_call(tmp_path / f"t{number}", [1.0])
+        damage(next((target.parent / "dump_tensor_data").glob("*output*")))
+        assert run(target, golden, tmp_path) == 1
+        assert "1 not compared although recorded; the first: Torch.op.0.forward.output.0: " in capsys.readouterr().out
+    assert not marker.exists()
+
+
+def test_a_broken_rank_is_named_on_stderr_and_the_rest_compared(tmp_path: Path, capsys: Captured) -> None:
+    for side in "ab":
+        for rank in (0, 1):
+            Net().write(tmp_path / side / f"rank{rank}")
+    (tmp_path / "a" / "rank0" / "dump.json").write_text("{")
+    assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith("rank1: 41 rows matched")
+    assert captured.err.startswith("msprobe compare: error: rank0: ") and captured.err.count("\n") == 1
+
+
+def test_nothing_could_be_measured(tmp_path: Path, capsys: Captured) -> None:
+    empty = tensor(Max=None, Min=None, Mean=None, Norm=None)
+    path = write_dump(tmp_path / "a", {"Torch.a.0.forward": api([], [empty])})
+    assert run(path, path, tmp_path) == 2
+    captured = capsys.readouterr()
+    assert "none of the 1 pairs of values could be compared" in captured.err
+    assert "No difference" not in captured.out
+
+
+def test_ranks_that_differ_are_listed_and_the_one_that_computes_otherwise_is_shown(tmp_path: Path, capsys: Captured) -> None:
+    def data(sent: float, received: float) -> dict[str, object]:
+        return {
+            "Torch.mul.0.forward": api([tensor()], [tensor(sent)]),
+            "Distributed.all_reduce.0.forward": api([tensor(sent)], [tensor(received)]),
+        }
+
+    for rank, target in ((0, data(1.0, 9.0)), (1, data(5.0, 9.0))):
+        write_dump(tmp_path / "a" / f"rank{rank}", target)
+        write_dump(tmp_path / "b" / f"rank{rank}", data(1.0, 2.0))
+    assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "First difference of rank1: Torch.mul.0.forward" in out
+    assert "  rank0 differs first at Distributed.all_reduce.0.forward" in out
+
+
+def test_many_ranks_do_not_flood_the_terminal(tmp_path: Path, capsys: Captured) -> None:
+    data = {"Torch.a.0.forward": api([tensor()], [tensor()])}
+    for step in range(40):
+        write_dump(tmp_path / "a" / f"step{step}" / "rank0", data, stack={})
+    assert run(tmp_path / "a", tmp_path / "a", tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "40 more pairs: all 80 rows pass" and len(lines) < 10
+
+
+def test_data_mapping(tmp_path: Path, capsys: Captured) -> None:
+    target = write_dump(tmp_path / "a", {"Torch.a.0.forward": api([], [tensor()])})
+    golden = write_dump(tmp_path / "b", {"Torch.b.0.forward": api([], [tensor()])})
+    mapping = tmp_path / "map.yaml"
+    mapping.write_text("Torch.a.0.forward.output.0: Torch.b.0.forward.output.0\nTorch.nobody.0.forward.output.0: x\n")
+    assert run(target, golden, tmp_path) == 2
+    capsys.readouterr()
+    assert run(target, golden, tmp_path, "-dm", str(mapping)) == 0
+    assert "names 2 rows that do not exist, the first: Torch.nobody.0.forward.output.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["- a\n- b\n", "a: 3\n", "a: [", "\x00"])
+def test_a_wrong_mapping_file_is_one_line(content: str, tmp_path: Path, capsys: Captured) -> None:
+    path = Net().write(tmp_path / "a")
+    (tmp_path / "map.yaml").write_text(content)
+    assert run(path, path, tmp_path, "-dm", str(tmp_path / "map.yaml")) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run(path, path, tmp_path, "-dm", str(tmp_path / "none.yaml")) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_an_output_path_that_is_a_file(tmp_path: Path, capsys: Captured) -> None:
+    path = Net().write(tmp_path / "a")
+    (tmp_path / "out").write_text("")
+    assert run(path, path, tmp_path) == 2
+    err = capsys.readouterr().err
+    assert str(tmp_path / "out") in err and err.count("\n") == 1
+
+
+def test_control_characters_of_a_hostile_dump_do_not_reach_the_terminal(tmp_path: Path, capsys: Captured) -> None:
+    name = "Torch.\x1b[31m\n.0.forward"
+    target = write_dump(tmp_path / "a", {name: api([], [tensor(2.0)])})
+    golden = write_dump(tmp_path / "b", {name: api([], [tensor(1.0)])})
+    assert run(target, golden, tmp_path) == 1
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_colours_in_a_terminal_only(tmp_path: Path) -> None:
+    path = Net().write(tmp_path / "a")
+    leader, follower = pty.openpty()
+    arguments = [sys.executable, "-m", "msprobe", "compare", "-tp", str(path), "-gp", str(path), "-o", str(tmp_path / "o")]
+    source = str(Path(command.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": source, "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(arguments, env=environment, stdout=follower)
+    os.close(follower)
+    text = b""
+    while select.select([leader], [], [], 60)[0]:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(leader)
+    assert process.wait() == 0
+    assert b"\x1b[" in text and b"41 rows matched" in text
+
+
+def test_the_file_is_where_the_terminal_says(tmp_path: Path, capsys: Captured) -> None:
+    target, golden = Net(relu_gain=2.0).write(tmp_path / "a"), Net().write(tmp_path / "b")
+    run(target, golden, tmp_path)
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("result: "))
+    rows = {row["NPU Name"]: row for row in read_csv(Path(line.removeprefix("result: ")))}
+    assert rows["Functional.relu.0.forward.output.0"]["Result"] == "error"

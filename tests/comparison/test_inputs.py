@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from msprobe.comparison.compare import compare
+from msprobe.comparison.inputs import make_plan
+from msprobe.errors import DumpFormatError, UsageError
+
+from .dumps import api, read_csv, tensor, write_dump
+
+DATA = {"Torch.a.0.forward": api([tensor()], [tensor(2.0)])}
+OTHER = {"Torch.a.0.forward": api([tensor()], [tensor(3.0)])}
+
+
+def dump(directory: Path, data: object = DATA) -> Path:
+    return write_dump(directory, data, stack={})  # type: ignore[arg-type]
+
+
+def test_two_files_and_two_directories(tmp_path: Path) -> None:
+    target, golden = dump(tmp_path / "a" / "rank0"), dump(tmp_path / "b" / "rank0")
+    assert re.fullmatch(r"compare_result_\d{14}\.csv", compare(target, golden, tmp_path / "o").reports[0].csv.name)
+    outcome = compare(target.parent, golden.parent, tmp_path / "o")
+    assert re.fullmatch(r"compare_result_rank0_\d{14}\.csv", outcome.reports[0].csv.name)
+    assert compare(target, golden.parent, tmp_path / "o").exit_code == 0
+
+
+def test_ranks_are_paired_by_id_and_not_by_position(tmp_path: Path) -> None:
+    """F18."""
+    for rank in (0, 1):
+        dump(tmp_path / "a" / f"rank{rank}")
+    for rank in (1, 10):
+        dump(tmp_path / "b" / f"rank{rank}")
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert [report.pair.label for report in outcome.reports] == ["rank1"]
+    assert outcome.plan.one_sided == ("rank0 is in the target only", "rank10 is in the golden dump only")
+    assert outcome.exit_code == 1
+
+
+def test_a_single_process_on_each_side(tmp_path: Path) -> None:
+    dump(tmp_path / "a" / "proc111")
+    dump(tmp_path / "b" / "proc222")
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert outcome.reports[0].csv.name.startswith("compare_result_proc111_")
+    assert outcome.exit_code == 0
+
+
+def test_several_processes_without_ranks_cannot_be_paired(tmp_path: Path) -> None:
+    for pid in (1, 2):
+        dump(tmp_path / "a" / f"proc{pid}")
+        dump(tmp_path / "b" / f"proc{pid + 10}")
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert outcome.exit_code == 2
+    assert outcome.plan.problems[0].endswith("give the two directories to compare")
+
+
+def test_processes_beside_ranks_are_left_out(tmp_path: Path) -> None:
+    for side in "ab":
+        dump(tmp_path / side / "rank0")
+        dump(tmp_path / side / f"proc{ord(side)}")
+    assert [pair.label for pair in make_plan(tmp_path / "a", tmp_path / "b").pairs] == ["rank0"]
+
+
+def test_a_dump_root(tmp_path: Path) -> None:
+    for step, data in ((0, DATA), (1, OTHER), (3, DATA)):
+        for rank in (0, 1):
+            dump(tmp_path / "a" / f"step{step}" / f"rank{rank}", data)
+    for step in (0, 1, 2):
+        for rank in (0, 1):
+            dump(tmp_path / "b" / f"step{step}" / f"rank{rank}")
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    found = sorted(re.sub(r"\d{14}", "T", str(path.relative_to(tmp_path / "o"))) for path in (tmp_path / "o").rglob("*.csv"))
+    assert found == [
+        "step0/compare_result_rank0_T.csv",
+        "step0/compare_result_rank1_T.csv",
+        "step1/compare_result_rank0_T.csv",
+        "step1/compare_result_rank1_T.csv",
+        "summary_T.csv",
+    ]
+    assert outcome.plan.one_sided == ("step2 is in the golden dump only", "step3 is in the target only")
+    assert outcome.summary is not None
+    lines = read_csv(outcome.summary)
+    assert [(line["Step"], line["Rank"], line["Error"]) for line in lines[:4]] == [
+        ("0", "rank0", "0"),
+        ("0", "rank1", "0"),
+        ("1", "rank0", "1"),
+        ("1", "rank1", "1"),
+    ]
+    assert lines[2]["First difference"].startswith("Torch.a.0.forward (inputs equal, output differs)")
+    assert [line["Problem"] for line in lines[4:]] == list(outcome.plan.one_sided)
+
+
+def test_a_broken_rank_is_named_and_the_rest_compared(tmp_path: Path) -> None:
+    """F18."""
+    for side in "ab":
+        for rank in (0, 1, 2):
+            dump(tmp_path / side / f"rank{rank}")
+    (tmp_path / "a" / "rank0" / "dump.json").write_text('{"task": "statistics", "data": {"x"')
+    (tmp_path / "b" / "rank1" / "dump.json").unlink()
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert [report.pair.label for report in outcome.reports] == ["rank2"]
+    assert outcome.exit_code == 2
+    assert "is cut off" in outcome.failures[0].message and outcome.failures[0].pair.label == "rank0"
+    assert outcome.plan.problems == (f"{tmp_path}/b/rank1 of the golden dump has no dump.json",)
+
+
+def test_results_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("msprobe.comparison.report_csv.timestamp", lambda: "20260101000000")
+    path = dump(tmp_path / "a")
+    names = [compare(path, path, tmp_path / "o").reports[0].csv.name for _ in range(3)]
+    assert names == [f"compare_result_20260101000000{suffix}.csv" for suffix in ("", "_1", "_2")]
+
+
+def test_any_path_works(tmp_path: Path) -> None:
+    """F25."""
+    path = dump(tmp_path / "mit Leerzeichen" / "数据 = @+;é")
+    outcome = compare(path.parent, path, tmp_path / "aus gäbe" / "neu")
+    assert outcome.exit_code == 0
+    assert outcome.reports[0].csv.parent == tmp_path / "aus gäbe" / "neu"
+
+
+def test_a_symbolic_link_to_a_dump(tmp_path: Path) -> None:
+    path = dump(tmp_path / "a")
+    (tmp_path / "link").symlink_to(tmp_path / "a", target_is_directory=True)
+    (tmp_path / "file.json").symlink_to(path)
+    assert compare(tmp_path / "link", tmp_path / "file.json", tmp_path / "o").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: (d / "nothing", dump(d / "b")), "the target path .*/nothing does not exist"),
+        (lambda d: (dump(d / "a"), d / "nothing"), "the golden path .*/nothing does not exist"),
+        (
+            lambda d: (dump(d / "a" / "rank0").parent.parent, dump(d / "b")),
+            "not of one kind: .*/a is a step directory, .* is a dump file",
+        ),
+        (lambda d: (dump(d / "a"), write_dump(d / "b", DATA, task="tensor")), "the tasks differ: .* holds statistics, .* holds tensor"),
+        (lambda d: (write_dump(d / "a", {}, task="structure"), dump(d / "b")), "task structure: it holds names and no values"),
+        (lambda d: (write_dump(d / "a", DATA, task="nan_check"), dump(d / "b")), "task 'nan_check'; compare knows"),
+        (lambda d: (dump(d / "a", {}), dump(d / "b")), "holds no data: nothing was recorded"),
+        (
+            lambda d: (dump(d / "a", {"Torch.x.0.forward": api([tensor()], [])}), dump(d / "b")),
+            "no value of .* has a partner in ",
+        ),
+        (lambda d: (dump(d / "a", {"Torch.a.0.forward": api([tensor(md5="1")], [])}), dump(d / "b")), "holds checksums .* does not"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_sentence(make: object, message: str, tmp_path: Path) -> None:
+    target, golden = make(tmp_path)  # type: ignore[operator]
+    with pytest.raises(UsageError, match=message) as caught:
+        compare(target, golden, tmp_path / "o")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UsageError, match=r"holds no dump: no dump\.json, rank\*, proc\* or step\* in it"):
+        make_plan(tmp_path / "a", tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b'{"task": "statistics"}', b'{"data": {}}', b"\xff\xfe", b'{"task":"statistics","data":{"a":3}}']
+)
+def test_a_damaged_file_is_an_error_that_names_it(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "dump.json").write_bytes(content)
+    with pytest.raises(DumpFormatError, match=r"a/dump\.json"):
+        compare(tmp_path / "a" / "dump.json", dump(tmp_path / "b"), tmp_path / "o")
+
+
+def test_no_common_step(tmp_path: Path) -> None:
+    dump(tmp_path / "a" / "step0" / "rank0")
+    dump(tmp_path / "b" / "step1" / "rank0")
+    with pytest.raises(UsageError, match="step0 is in the target only"):
+        compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
