@@ -60,6 +60,7 @@ class Selection:
         self._scope = scope
         self._tensor_names = tensor_names
         self._risk_level = "ALL" if names or scope else risk_level
+        self._within: dict[tuple[str, str], bool] = {}
         self._expand = expand_modules and bool(names)
         self._in_scope = not scope
         self._closing = False
@@ -69,7 +70,11 @@ class Selection:
 
     def wants_api(self, prefix: str, api: str) -> bool:
         """Whether the risk level lets this API through at all."""
-        return within_risk_level(prefix, api, self._risk_level)
+        key = (prefix, api)
+        known = self._within.get(key)
+        if known is None:
+            known = self._within[key] = within_risk_level(prefix, api, self._risk_level)
+        return known
 
     def enters(self, name: str) -> bool:
         """Say that the call `name` (a forward or backward entry) begins or has come; whether it is recorded.

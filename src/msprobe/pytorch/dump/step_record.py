@@ -105,6 +105,12 @@ class StepRecord:
     def report(self, entry: str, reason: str) -> None:
         """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
         self.tally.not_recorded += 1
+        try:
+            self._note(entry, reason)
+        except Exception:
+            pass  # an error in telling of an error has nobody left to tell; it is counted
+
+    def _note(self, entry: str, reason: str) -> None:
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1

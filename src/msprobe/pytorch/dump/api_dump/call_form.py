@@ -85,7 +85,7 @@ def as_called(
     given = dict(zip(parameters, args, strict=False))
     given.update(kwargs)
     wanted = parameters[:positional]
-    if positional > len(parameters) or any(name not in given for name in (*wanted, *names)):
+    if positional > len(parameters) or any(name not in given for name in (*wanted, *names)) or not set(wanted).isdisjoint(names):
         return args, kwargs
     for name in given.keys() - set(wanted) - set(names):
         if name not in defaults or given[name] is not defaults[name]:
