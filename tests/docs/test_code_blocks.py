@@ -1,7 +1,7 @@
 """The documents' code does what they say: every block in a language that can run is run.
 
-Each document has a directory of its own, with the smallest config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front of
-a block saves it instead, `<!-- exit: N -->` gives the exit code to expect. Blocks marked `text` are left alone.
+Each document has a directory of its own, with the smallest config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front
+of a block saves it instead, `<!-- exit: N -->` gives the exit code to expect. Blocks marked `text` are left alone.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import DOCUMENTS, ROOT, TRANSLATED, Block, blocks
+from docs.documents import DOCUMENTS, MAP, ROOT, TRANSLATED, Block, blocks
 
-# architecture.md shows interfaces as signatures. The translations' blocks are those of the originals (test_links.py).
-RUN = [path for path in DOCUMENTS if path not in TRANSLATED and path.name != "architecture.md" and blocks(path)]
+# The translations' blocks are those of the originals (test_links.py).
+RUN = [path for path in DOCUMENTS if path not in (*TRANSLATED, MAP) and blocks(path)]
 SHELLS = {"shell", "bash", "sh"}
 NOT_CODE = {"text", "diff", "yaml", "csv"}
 
