@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from msprobe.comparison import measure_statistics
 from msprobe.comparison.measure import Agreement, rounding_of
 from msprobe.comparison.measure_statistics import StatisticsMeasurer, difference_cells, relative_of_cell
 from msprobe.comparison.rows import Row, calls_of
@@ -149,3 +150,18 @@ def test_relative_error_behind_a_cell(cell: str, value: float | None) -> None:
 def test_rounding_is_that_of_the_coarser_dtype() -> None:
     assert rounding_of("torch.float32", "torch.bfloat16") == rounding_of("torch.bfloat16", "torch.bfloat16")
     assert rounding_of("torch.int64", "torch.int64") == 0.0
+
+
+finite = st.floats(-1e300, 1e300, allow_nan=False)
+
+
+@given(st.lists(finite, min_size=4, max_size=4), st.lists(finite, min_size=4, max_size=4), st.sampled_from([(), (2, 3)]))
+def test_the_short_way_for_common_tensors_gives_what_the_long_way_gives(one: list[Any], other: list[Any], shape: tuple[int, ...]) -> None:
+    target, golden = row(statistics(*one, shape=list(shape))), row(statistics(*other, shape=list(shape)))
+    found = StatisticsMeasurer()(target, golden)
+    cells, norm = measure_statistics._cells(target.statistics, golden.statistics)
+    agreement, size, _ = measure_statistics.compare_statistics(target, golden)
+    assert found.cells == cells
+    assert found.norm_relative == norm or found.norm_relative == pytest.approx(norm, rel=1e-12)
+    assert (found.agreement, found.size) == (agreement, size)
+    assert found.max_abs == measure_statistics._largest(target.statistics, golden.statistics)

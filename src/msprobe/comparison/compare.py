@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import report_csv
 from msprobe.comparison.calls import Measured, MeasuredCall, summarise
@@ -51,7 +51,7 @@ class PairReport:
         counts: rows by Result.
         lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
         nothing_measured: why no row at all could be measured, "" when one could.
-        findings: the search for the first difference; `calls` holds what it refers to.
+        findings: the search for the first difference.
         location: of the first difference; `beyond` of the first one beyond rounding.
         notes: what the reader should know, one sentence each.
     """
@@ -68,7 +68,6 @@ class PairReport:
     location: Location
     beyond: Location
     notes: tuple[str, ...]
-    calls: Sequence[MeasuredCall] = field(repr=False, default=())
 
 
 @dataclass(frozen=True)
@@ -162,12 +161,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         UsageError: they hold different kinds of data, or have no value in common.
         OSError: the CSV cannot be written.
     """
-    target, golden = reader.read_dump(pair.target), reader.read_dump(pair.golden)
-    for dump in (target, golden):
-        _check_task(dump)
+    target, golden = _read(pair.target), _read(pair.golden)
     if target.task != golden.task:
         raise UsageError(f"the tasks differ: {pair.target} holds {target.task}, {pair.golden} holds {golden.task}; record both alike")
-    calls = calls_of(target.data, str(pair.target)), calls_of(golden.data, str(pair.golden))
+    calls = target.calls, golden.calls
     mode = _mode(target.task, calls, pair)
     pairs = match(*calls, data_mapping)
     matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
@@ -206,17 +203,26 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         location,
         beyond,
         tuple(notes),
-        measured,
     )
 
 
-def _check_task(dump: reader.Dump) -> None:
+class _Side(NamedTuple):
+    """What is kept of one dump file; the JSON itself, several times as large, is not."""
+
+    task: str
+    tensor_dir: Path
+    calls: list[Call]
+
+
+def _read(path: Path) -> _Side:
+    dump = reader.read_dump(path)
     if dump.task == "structure":
-        raise UsageError(f"{dump.path} was recorded with task structure: it holds names and no values")
+        raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
     if dump.task not in ("statistics", "tensor"):
-        raise UsageError(f"{dump.path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
+        raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
     if not dump.data:
-        raise UsageError(f"{dump.path} holds no data: nothing was recorded in this step")
+        raise UsageError(f"{path} holds no data: nothing was recorded in this step")
+    return _Side(dump.task, dump.tensor_dir, calls_of(dump.data, str(path)))
 
 
 def _mode(task: str, calls: tuple[Sequence[Call], Sequence[Call]], pair: DumpPair) -> Mode:
@@ -229,7 +235,7 @@ def _mode(task: str, calls: tuple[Sequence[Call], Sequence[Call]], pair: DumpPai
     return "md5" if target else "statistics"
 
 
-def _measurer(mode: Mode, target: reader.Dump, golden: reader.Dump) -> Measurer:
+def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
     if mode == "tensor":
         from msprobe.comparison.measure_tensors import TensorMeasurer
 

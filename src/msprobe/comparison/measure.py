@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from msprobe.comparison.rows import Row
@@ -55,11 +56,13 @@ class Measurer(Protocol):
     def __call__(self, target: Row, golden: Row) -> Measure: ...
 
 
+@cache
 def rounding_of(target_dtype: str, golden_dtype: str) -> float:
     """Relative size up to which a difference between two tensors may be rounding: that of the coarser dtype, 0 for integers and bool."""
     return _bound(ROUNDING, target_dtype, golden_dtype)
 
 
+@cache
 def slight_of(target_dtype: str, golden_dtype: str) -> float:
     """Relative size up to which a difference between two tensors is slight; 0 for integers and bool."""
     return _bound(SLIGHT, target_dtype, golden_dtype)
@@ -90,7 +93,7 @@ def relative_difference(target: int | float, golden: int | float, scale: float) 
         return 0.0
     if isinstance(target, int) and isinstance(golden, int):
         return abs(target - golden) / max(abs(target), abs(golden))
-    a, b = as_float(target), as_float(golden)
+    a, b = (target, golden) if type(target) is type(golden) is float else (as_float(target), as_float(golden))
     if not (math.isfinite(a) and math.isfinite(b)):
         return math.inf
     largest = max(abs(a), abs(b), scale)

@@ -20,6 +20,7 @@ COLUMNS = (
     "NormRelativeErr",
 )
 _EQUAL = ("0",) * 8
+_FLOATS = [float] * 4
 _SAME = Measure(_EQUAL, Agreement.SAME, norm_relative=0.0, max_abs=0.0)
 _DEVICE = re.compile(r"(cpu|cuda|npu|gpu|mps|xpu|meta|hpu|mlu|musa|privateuseone)(:[0-9]+|:None)?\Z")
 
@@ -103,6 +104,8 @@ class StatisticsMeasurer:
             and [*map(type, ours)] == [*map(type, theirs)]
         ):
             return _SAME
+        if target.kind == golden.kind == "tensor" and target.shape == golden.shape and _all_finite_floats(ours, theirs):
+            return _measure_floats(target, golden)
         cells, norm_relative = _cells(ours, theirs)
         if target.kind != "tensor" or golden.kind != "tensor":
             agreement, size = _compare_other(target, golden)
@@ -110,6 +113,46 @@ class StatisticsMeasurer:
         agreement, size, reason = compare_statistics(target, golden)
         lost = agreement is Agreement.UNKNOWN and not ours.count(None) == theirs.count(None) == 4
         return Measure(cells, agreement, size, reason, norm_relative, max_abs=_largest(ours, theirs), lost=lost)
+
+
+def _all_finite_floats(ours: Statistics, theirs: Statistics) -> bool:
+    return [*map(type, ours)] == _FLOATS == [*map(type, theirs)] and math.isfinite(sum(ours) + sum(theirs))
+
+
+def _measure_floats(target: Row, golden: Row) -> Measure:
+    """What the general way gives, four times as fast, for the most common case: two tensors with eight finite statistics."""
+    ours, theirs = target.statistics, golden.statistics
+    differences: list[str] = []
+    relatives: list[str] = []
+    size = largest = relative = 0.0
+    scale = max(abs(ours[0]), abs(ours[1]), abs(theirs[0]), abs(theirs[1]))
+    for index in (0, 1, 2, 3):
+        a, b = ours[index], theirs[index]
+        relative = 0.0
+        if a == b:
+            first, second = difference_cells(a, b) if a == 0 else ("0", "0")
+            differences.append(first)
+            relatives.append(second)
+            continue
+        difference = a - b
+        differences.append(repr(difference))
+        if b == 0:
+            relative = math.inf
+            relatives.append("inf")
+        else:
+            relative = abs(difference / b)
+            relatives.append(f"{relative * 100!r}%")
+        if index == 3:
+            scale = 0.0
+            if target.shape == "[]":
+                a, b = abs(a), abs(b)
+        size = max(size, relative_difference(a, b, scale))
+        largest = max(largest, abs(difference))
+    if size > rounding_of(target.dtype, golden.dtype):
+        agreement = Agreement.DIFFERENT
+    else:
+        agreement = Agreement.SAME if size == 0.0 and target.dtype == golden.dtype else Agreement.ROUNDING
+    return Measure((*differences, *relatives), agreement, size, "", relative, max_abs=largest)
 
 
 def _cells(ours: Statistics, theirs: Statistics) -> tuple[tuple[str, ...], float | None]:
