@@ -6,7 +6,9 @@ members and a new tail. Then the two are exchanged. Each byte is written twice, 
 
 from __future__ import annotations
 
+import errno
 import os
+from typing import NamedTuple
 
 from msprobe.writer.exchange import exchange, put_over
 
@@ -39,6 +41,22 @@ def write_at(descriptor: int, data: bytes, offset: int) -> None:
         offset += written
 
 
+class _State(NamedTuple):
+    """One value, replaced as a whole: an exception that arrives at any moment (Ctrl-C) leaves the state before or the state after.
+
+    Doing the same write again from the state before is harmless: what the hidden file holds beyond `hidden_body` is written again.
+    """
+
+    body: int  # bytes of the final file before its tail
+    entries: int  # how many of the caller's entries they are
+    closing: bytes  # the tail of the final file
+    hidden_body: int  # bytes of the hidden file that are those of the final one; 0: it must be made anew
+    carry: bytes  # what the final file holds beyond them; shorter where it has to be read again
+    shared: bool  # the final file may have other names: never extend it in place
+    new: tuple[str, ...] = ()  # appended, in no file yet
+    new_entries: int = 0
+
+
 class GrowingFile:
     """One growing document. `head` is everything before the members, `tail_empty` and `tail` what closes it without and with members.
 
@@ -51,33 +69,10 @@ class GrowingFile:
         self._head = head.encode()
         self._tail_empty = tail_empty.encode()
         self._tail = tail.encode()
-        self._new: list[str] = []  # appended, in no file yet
-        self.restart()
+        self._state = self._empty()
 
-    def restart(self) -> None:
-        """The final file is an empty document again, maybe one that shares its inode with others; what waits to be written still does."""
-        self._body = len(self._head)  # bytes of the final file before its tail
-        self._closing = self._tail_empty  # the tail of the final file
-        self._hidden_body = 0  # bytes of the hidden file that hold; 0: it must be made anew
-        self._carry = self._head  # what the final file holds beyond those
-        self._shared = True  # the final file must never be extended in place
-
-    def clear(self) -> None:
-        """Forget what waits to be written."""
-        self._new = []
-
-    def replace(self, members: str) -> None:
-        """The next flush writes the document anew, with these members only."""
-        self.restart()
-        self._closing = b""
-        self._new = [members] if members else []
-
-    def intact(self) -> bool:
-        """False where someone removed or changed the final file."""
-        try:
-            return self._closing == b"" or os.stat(self.path).st_size == self.size
-        except OSError:
-            return False
+    def _empty(self) -> _State:
+        return _State(len(self._head), 0, self._tail_empty, 0, self._head, True)
 
     @property
     def shell(self) -> bytes:
@@ -87,98 +82,127 @@ class GrowingFile:
     @property
     def size(self) -> int:
         """Bytes of the document under its final name."""
-        return self._body + len(self._closing)
+        return self._state.body + len(self._state.closing)
+
+    @property
+    def entries(self) -> int:
+        """Entries in the final file, as `append` was told."""
+        return self._state.entries
+
+    @property
+    def waiting_entries(self) -> int:
+        """Entries that wait to be written."""
+        return self._state.new_entries
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait to be written."""
-        return sum(map(len, self._new))
+        """Characters that wait to be written."""
+        return sum(map(len, self._state.new))
 
-    def append(self, members: str) -> None:
+    def append(self, members: str, entries: int = 0) -> None:
         """Members (see json_text.members) that every later state of the file holds. Memory only."""
         if members:
-            self._new.append(members)
+            state = self._state
+            self._state = state._replace(new=(*state.new, members), new_entries=state.new_entries + entries)
+
+    def clear(self) -> None:
+        """Forget what waits to be written."""
+        self._state = self._state._replace(new=(), new_entries=0)
+
+    def restart(self) -> None:
+        """The final file is an empty document again, maybe one with other names; what waits to be written still does."""
+        state = self._state
+        self._state = self._empty()._replace(new=state.new, new_entries=state.new_entries)
+
+    def replace(self, members: str, entries: int = 0) -> None:
+        """The next flush writes the document anew, with these members only."""
+        self._state = self._empty()._replace(closing=b"", new=(members,) if members else (), new_entries=entries)
+
+    def intact(self) -> bool:
+        """False where someone removed or changed the final file."""
+        try:
+            return self._state.closing == b"" or os.stat(self.path).st_size == self.size
+        except OSError:
+            return False
 
     def flush(self, transient: str = "") -> None:
         """Bring the final file up to date; `transient` are members that are not final yet and come last, until the next flush."""
-        tail = self._tail_with(transient)
-        if not self._new and tail == self._closing:
+        state, tail = self._state, self._tail_with(transient)
+        if not state.new and tail == state.closing:
             return
-        new = self._write_hidden(tail)
+        state, new = self._write_hidden(state, tail)
         kept = exchange(self.hidden, self.path)
-        if kept and self._shared:
-            os.unlink(self.hidden)
-            self._carry += new
-            self._hidden_body = 0
+        if kept and not state.shared:
+            self._advance(state, new, tail, state.body, new)
         elif kept:
-            self._carry = new
-            self._hidden_body = self._body
+            self._advance(state, new, tail, 0, state.carry + new)
+            os.unlink(self.hidden)
         else:
-            self._carry = b""
-            self._hidden_body = 0
-        self._advance(new, tail)
+            self._advance(state, new, tail, 0, b"")
 
     def finish(self, transient: str = "") -> None:
         """Bring the final file up to date and take the hidden one away. A later flush works, at the price of a copy."""
-        tail = self._tail_with(transient)
-        if self._new or tail != self._closing:
-            new = self._write_hidden(tail)
+        state, tail = self._state, self._tail_with(transient)
+        if state.new or tail != state.closing:
+            state, new = self._write_hidden(state, tail)
             put_over(self.hidden, self.path)
-            self._advance(new, tail)
+            self._advance(state, new, tail, 0, b"")
         else:
+            self._state = state._replace(hidden_body=0, carry=b"")
             try:
                 os.unlink(self.hidden)
             except FileNotFoundError:
                 pass
-        self._carry = b""
-        self._hidden_body = 0
+
+    def abandon(self) -> None:
+        """Take the hidden file away, whatever is in it. Never raises."""
+        self._state = self._state._replace(hidden_body=0, carry=b"")
+        try:
+            os.unlink(self.hidden)
+        except OSError:
+            pass
 
     def text(self) -> str:
         """The whole document, what waits included, as it would be after a flush. Reads the final file."""
-        return self._read_body().decode() + self._joined() + (self._tail if self._has_members() else self._tail_empty).decode()
+        state = self._state
+        return self._read_body(state).decode() + self._joined(state) + self._tail_with("").decode()
 
-    def _has_members(self) -> bool:
-        return bool(self._new) or self._body > len(self._head)
-
-    def _joined(self) -> str:
-        return ("," if self._new and self._body > len(self._head) else "") + ",".join(self._new)
+    def _joined(self, state: _State) -> str:
+        return ("," if state.new and state.body > len(self._head) else "") + ",".join(state.new)
 
     def _tail_with(self, transient: str) -> bytes:
+        has_members = self._state.new or self._state.body > len(self._head)
         if not transient:
-            return self._tail if self._has_members() else self._tail_empty
-        return (("," if self._has_members() else "") + transient).encode() + self._tail
+            return self._tail if has_members else self._tail_empty
+        return (("," if has_members else "") + transient).encode() + self._tail
 
-    def _write_hidden(self, tail: bytes) -> bytes:
-        """Make the hidden file the next state of the document; returns the part of it that is new."""
-        new = self._joined().encode()
-        if self._hidden_body:
+    def _write_hidden(self, state: _State, tail: bytes) -> tuple[_State, bytes]:
+        """Make the hidden file the next state of the document; returns the state that the write started from and what was new."""
+        new = self._joined(state).encode()
+        if state.hidden_body:
             try:
                 descriptor = os.open(self.hidden, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
-                self._hidden_body = 0
-                self._carry = b""
+                state = state._replace(hidden_body=0, carry=b"")
             else:
                 try:
-                    text = self._carry + new + tail
-                    write_at(descriptor, text, self._hidden_body)
-                    os.ftruncate(descriptor, self._hidden_body + len(text))
+                    text = state.carry + new + tail
+                    write_at(descriptor, text, state.hidden_body)
+                    os.ftruncate(descriptor, state.hidden_body + len(text))
                 finally:
                     os.close(descriptor)
-                return new
-        if len(self._carry) != self._body:
-            self._carry = self._read_body()
-        write_new(self.hidden, self._carry + new + tail)
-        return new
+                return state, new
+        if len(state.carry) != state.body:
+            state = state._replace(carry=self._read_body(state))
+        write_new(self.hidden, b"".join((state.carry, new, tail)))
+        return state, new
 
-    def _read_body(self) -> bytes:
+    def _read_body(self, state: _State) -> bytes:
         with open(self.path, "rb") as file:
-            body = file.read(self._body)
-        if len(body) != self._body:
-            raise FileNotFoundError(2, "changed by another process", self.path)
+            body = file.read(state.body)
+        if len(body) != state.body:
+            raise FileNotFoundError(errno.ENOENT, "changed by another process", self.path)
         return body
 
-    def _advance(self, new: bytes, tail: bytes) -> None:
-        self._body += len(new)
-        self._closing = tail
-        self._new = []
-        self._shared = False
+    def _advance(self, state: _State, new: bytes, tail: bytes, hidden_body: int, carry: bytes) -> None:
+        self._state = _State(state.body + len(new), state.entries + state.new_entries, tail, hidden_body, carry, False)

@@ -2,7 +2,7 @@
 
 A document is written piece by piece, so what is made here are *members*: the text between the braces of an object that lies `depth`
 levels deep, from the newline before the first key to the last value. ujson indents by nesting, so the object is encoded inside as many
-dummy objects and the outside is cut off. Spelling differs from json's in small exponents (`1e-7` for `1e-07`) and U+007F only.
+dummy objects and the outside is cut off. Spelling differs from json's in small exponents only (`1e-7` for `1e-07`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse(text: str) -> Any:
 
 def _fast(value: Any) -> str:
     text: str = ujson.dumps(value, indent=1, ensure_ascii=True, escape_forward_slashes=False)
-    return text
+    return text.replace("\x7f", "\\u007f")  # json escapes this one too
 
 
 def _wrap(items: dict[str, Any], depth: int) -> dict[str, Any]:

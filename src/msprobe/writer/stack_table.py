@@ -17,39 +17,38 @@ class StackTable:
     """Collects stacks and gives them out as members of stack.json, `"id": [[names], [frames]]`, ids in order of first use."""
 
     def __init__(self) -> None:
-        self._groups: dict[Hashable, tuple[list[str], str]] = {}
+        self._groups: dict[Hashable, tuple[dict[str, None], str]] = {}
         self._next_id = 0
         self.scattered = False  # some stack has been given out under more than one id
 
     def add(self, stacks: Iterable[Stack], problem: Callable[[str], None]) -> str:
         """The members for `stacks`. A stack that was given out before comes again under a new id, with the new names only."""
-        fresh: dict[Hashable, tuple[list[str], str]] = {}
+        fresh: dict[Hashable, tuple[dict[str, None], str]] = {}
         for name, key, frames in stacks:
             group = fresh.get(key)
-            if group is not None:
-                group[0].append(name)
-                continue
-            known = self._groups.get(key)
-            fresh[key] = ([name], _frames_text(frames, name, problem) if known is None else known[1])
-        first = self._next_id
-        self._next_id += len(fresh)
+            if group is None:
+                known = self._groups.get(key)
+                fresh[key] = ({name: None}, _frames_text(frames, name, problem) if known is None else known[1])
+            else:
+                group[0][name] = None
         for key, (names, text) in fresh.items():
             known = self._groups.get(key)
             if known is None:
                 self._groups[key] = (names, text)
             else:
-                known[0].extend(names)
                 self.scattered = True
+                known[0].update(names)
+        # Last: where an interruption comes before, the same stacks are added again, known by then and so regrouped later.
+        first, self._next_id = self._next_id, self._next_id + len(fresh)
         return _members(fresh.values(), first)
 
     def regrouped(self) -> str:
         """The members of the whole table, each stack once."""
-        self.scattered = False
         self._next_id = len(self._groups)
         return _members(self._groups.values(), 0)
 
 
-def _members(groups: Iterable[tuple[list[str], str]], first: int) -> str:
+def _members(groups: Iterable[tuple[dict[str, None], str]], first: int) -> str:
     return ",".join(
         f'\n "{number}": [\n  [\n   ' + ",\n   ".join(map(encode_basestring_ascii, names)) + "\n  ],\n  " + text + "\n ]"
         for number, (names, text) in enumerate(groups, first)

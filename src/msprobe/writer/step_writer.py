@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -83,11 +85,10 @@ class StepWriter:
         self._construct: dict[str, str | None] = {}
         self._table = StackTable()
         self._meta_text = ""
-        self._unwritten = 0  # entries whose text is final and in no file yet
-        self._in_file = 0  # entries in dump.json
         self._lost = 0
         self._problems: Counter[str] = Counter()
         self._warned = False
+        self._lock = threading.RLock()
         self._busy = False
         self._inert = False
         self._report: CloseReport | None = None
@@ -123,19 +124,20 @@ class StepWriter:
 
     def flush(self) -> None:
         """Bring the files up to date, now."""
-        if not self._inert:
-            flusher().run(self.flush_if_dirty)
+        self.flush_if_dirty()
 
     def close(self) -> CloseReport:
         """Write everything that was added, done or not, and take the hidden files away. What is added later is dropped."""
-        if not self._inert and self._report is None:
-            flusher().run(self._close)
+        if self._report is None and not self._inert:
+            self._guarded(self._finish)
+            with self._lock:
+                self._end()
         return self._report or CloseReport()
 
-    def flush_if_dirty(self) -> None:
+    def flush_if_dirty(self, wait: bool = True) -> None:
         added = self._entries or self._pending or self._calls or self._stacks or self._errors
-        if added or self.meta or self._unwritten or not self._is_open:
-            self._guarded(self._flush)
+        if added or self.meta or not self._is_open or any(file.waiting for file in self._grow):
+            self._guarded(self._flush, wait)
 
     def settle(self) -> None:
         self._guarded(self._settle)
@@ -144,38 +146,61 @@ class StepWriter:
         self._inert = True
         self._swallow()
 
-    def _close(self) -> None:
-        if self._report is not None:
+    def _end(self) -> None:
+        """After the last write: count what did not make it, and let go of the memory."""
+        if self._report is not None or (self._busy and self._is_on_stack()):
             return
         flusher().unregister(self)
-        self._guarded(self._finish)
-        lost = self._lost + self._unwritten + len(self._pending) + len(self._entries)
+        lost = self._lost + self._dump.waiting_entries + len(self._pending) + len(self._entries)
         if lost:
             self._problems["entries that could not be written"] = lost
         self._report = CloseReport(self._files.size, dict(self._problems), lost)
         self._swallow()
+        for file in self._grow:
+            if file.waiting:
+                file.abandon()
+                file.clear()
         self._pending, self._committed, self._construct, self._table = [], set(), {}, StackTable()
 
     def _swallow(self) -> None:
         self._entries, self._calls, self._stacks, self._errors = _Void(), _Void(), _Void(), _Void()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        """Run `work`; whatever goes wrong is counted and logged once."""
-        if self._busy:  # entered again from inside, by a destructor that the garbage collector ran
+    def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
+        """Run `work`, one at a time; whatever goes wrong is counted and logged once.
+
+        An exception of the user's (Ctrl-C on the main thread) passes through and may cut `work` short anywhere. Each of its parts is
+        such that doing it again, after any part of it was done, gives the same files.
+        """
+        if self._inert or self._report is not None or not self._lock.acquire(wait):
             return
-        self._busy = True
         try:
+            if self._busy and self._is_on_stack():  # entered again from inside: a signal handler, or a destructor that the collector ran
+                return
             try:
-                work()
-            except FileNotFoundError:
-                if not self._is_open:
-                    raise
-                self._restore()
-                work()
-        except Exception as failure:
-            self._failed(failure)
+                self._busy = True
+                self._with_second_try(work)
+            except Exception as failure:
+                self._failed(failure)
+            finally:
+                self._busy = False
         finally:
-            self._busy = False
+            self._lock.release()
+
+    def _is_on_stack(self) -> bool:
+        """Whether a caller of this thread is in the middle of writing. `_busy` alone may be left over from an interruption."""
+        frame = sys._getframe(2)
+        while frame is not None and not (frame.f_code is StepWriter._guarded.__code__ and frame.f_locals.get("self") is self):
+            frame = frame.f_back  # type: ignore[assignment]
+        return frame is not None
+
+    def _with_second_try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except FileNotFoundError:
+            if not self._is_open:
+                raise
+            self._restore()
+            work()
 
     def _open(self) -> None:
         self._files.open()
@@ -193,6 +218,7 @@ class StepWriter:
         self._collect()
         if self._table.scattered:
             self._stack_file.replace(self._table.regrouped())
+            self._table.scattered = False
         self._settle()
 
     def _bring_up_to_date(self, write: Callable[[GrowingFile, str], None]) -> None:
@@ -204,9 +230,6 @@ class StepWriter:
         for file in self._grow:
             try:
                 write(file, transient if file is self._dump else "")
-                if file is self._dump:
-                    self._in_file += self._unwritten
-                    self._unwritten = 0
             except OSError as failure:
                 failures.append(failure)
         try:
@@ -225,58 +248,58 @@ class StepWriter:
                 self._meta_text = text
 
     def _collect(self) -> str:
-        """Turn what was added into text that waits in the growing files; returns the text of the entries that are not done."""
-        entries = _take(self._entries)
-        if entries or self._pending:
-            transient = self._collect_entries(entries)
-        else:
-            transient = ""
-        calls, stacks = _take(self._calls), _take(self._stacks)
-        if calls and self._extra_info:
-            self._collect_calls(calls)
-        if stacks and self._extra_info:
-            self._stack_file.append(self._table.add(stacks, self._problem))
+        """Turn what was added into text that waits in the growing files; returns the text of the entries that are not done.
+
+        Other threads append to the lists meanwhile, so they are never swapped for new ones: an append may have the old one in hand.
+        """
+        count = len(self._entries)
+        transient = self._collect_entries(self._entries[:count]) if count or self._pending else ""
+        del self._entries[:count]
+        count = len(self._calls)
+        if count and self._extra_info:
+            self._collect_calls(self._calls[:count])
+        del self._calls[:count]
+        count = len(self._stacks)
+        if count and self._extra_info:
+            self._stack_file.append(self._table.add(self._stacks[:count], self._problem))
+        del self._stacks[:count]
         return transient
 
     def _collect_entries(self, entries: list[Entry]) -> str:
-        waiting = self._pending = self._pending + entries
+        waiting = self._pending + entries
         table = {entry.name: entry for entry in waiting}
         if len(table) < len(waiting):
             table = {}
             for entry in waiting:
                 table.pop(entry.name, None)
                 table[entry.name] = entry
-        again = self._committed.intersection([entry.name for entry in entries])
+        again = self._committed.intersection(table)
         if again:
             self._withdraw(again)
-        done: dict[str, Any] = {}
+        done: list[tuple[str, Any]] = []
         pending: list[Entry] = []
         for name, entry in table.items():
             if entry.done:
-                done[name] = entry.data
+                done.append((name, entry.data))
             else:
                 pending.append(entry)
+        for first in range(0, len(done), _BATCH):
+            self._commit(dict(done[first : first + _BATCH]))
         self._pending = pending
-        self._commit(done)
         return json_text.members({entry.name: entry.data for entry in pending}, 2, self._problem)
 
     def _commit(self, done: dict[str, Any]) -> None:
-        if len(done) <= _BATCH:
-            self._dump.append(json_text.members(done, 2, self._problem))
-        else:
-            items = list(done.items())
-            for first in range(0, len(items), _BATCH):
-                self._dump.append(json_text.members(dict(items[first : first + _BATCH]), 2, self._problem))
+        text = json_text.members(done, 2, self._problem)
+        # First the names: where only they are noted and not the text, the entries are found to be there again and the file is rewritten.
         self._committed.update(done)
-        self._unwritten += len(done)
+        self._dump.append(text, len(done))
 
     def _withdraw(self, names: set[str]) -> None:
         """Take entries out of dump.json whose names were added again; costs a rewrite."""
         data = json_text.parse(self._dump.text())["data"]
         kept = {name: value for name, value in data.items() if name not in names}
-        self._dump.replace(json_text.members(kept, 2, self._problem))
+        self._dump.replace(json_text.members(kept, 2, self._problem), len(kept))
         self._committed -= names
-        self._in_file = max(0, self._in_file - len(names))
 
     def _collect_calls(self, calls: list[tuple[str, str | None]]) -> None:
         new = dict(calls)
@@ -293,10 +316,10 @@ class StepWriter:
         """Someone took files away: what was in them is lost, what is in memory is written to new ones."""
         self._warn("or a file in it was removed during the run; it is made again, what was in it is lost")
         self._meta_text = ""
+        in_file = self._dump.entries
         for file in self._files.restore():
             if file is self._dump:
-                self._lost += self._in_file
-                self._in_file = 0
+                self._lost += in_file
             elif file is self._stack_file:
                 file.replace(self._table.regrouped())
             else:
@@ -307,8 +330,7 @@ class StepWriter:
         self._problems[f"cannot write: {reason}"] += 1
         self._warn(f"cannot be written ({reason}); the run goes on, what is recorded waits in memory and is tried again")
         if sum(file.waiting for file in self._grow) > _MAX_WAITING:
-            self._lost += self._unwritten
-            self._unwritten = 0
+            self._lost += self._dump.waiting_entries
             for file in self._grow:
                 file.clear()
 
@@ -320,11 +342,3 @@ class StepWriter:
     def _problem(self, reason: str) -> None:
         self._problems[reason] += 1
         self._errors.append(reason)
-
-
-def _take(items: list[Any]) -> list[Any]:
-    """Empty a list that other threads append to. Never swap such a list: an append may have the old one in hand."""
-    count = len(items)
-    taken = items[:count]
-    del items[:count]
-    return taken

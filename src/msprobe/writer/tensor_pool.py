@@ -26,16 +26,6 @@ Saver = Callable[[str], None]
 Key = tuple[bytes, str, tuple[int, ...]]
 
 
-@dataclass
-class _Job:
-    path: str
-    nbytes: int
-    saver: Saver | None = None
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    data: Buffer = b""
-
-
 class _Known:
     """A content seen in a directory. While `path` is None its file is being written, and `waiting` names get their link afterwards."""
 
@@ -44,6 +34,27 @@ class _Known:
     def __init__(self) -> None:
         self.path: str | None = None
         self.waiting: list[str] = []
+
+
+class _Directory:
+    """What was submitted for one directory."""
+
+    __slots__ = ("contents", "names")
+
+    def __init__(self) -> None:
+        self.contents: dict[Key, _Known] = {}
+        self.names: set[str] = set()
+
+
+@dataclass
+class _Job:
+    path: str
+    nbytes: int
+    directory: _Directory
+    saver: Saver | None = None
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    data: Buffer = b""
 
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
@@ -70,18 +81,18 @@ class TensorPool:
         self._finished = 0
         self._threads = 0
         self._idle = 0
-        self._known: OrderedDict[str, dict[Key, _Known]] = OrderedDict()
+        self._directories: OrderedDict[str, _Directory] = OrderedDict()
         self._warned = False
         self._inert = False
         _pools.add(self)
 
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer) -> None:
         """Have a `.pt` written (tensor_file.write). `data` must not be changed afterwards. Blocks while `max_bytes` are waiting."""
-        self._put(_Job(path, len(data), None, dtype, tuple(shape), data))
+        self._put(_Job(path, memoryview(data).nbytes, self._directory(path), None, dtype, tuple(shape), data))
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
         """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds."""
-        self._put(_Job(path, nbytes, saver))
+        self._put(_Job(path, nbytes, self._directory(path), saver))
 
     def drain(self) -> None:
         """Wait until everything submitted is written or has failed."""
@@ -99,13 +110,19 @@ class TensorPool:
         self.drain()
         if not self._inert:
             with self._lock:
-                self._known.clear()
+                self._directories.clear()
                 self._max_threads = 0
                 self._work.notify_all()
 
     def _put(self, job: _Job) -> None:
         if self._inert:
             return
+        names = job.directory.names
+        if job.path in names:
+            # A file that others may be linked to gets a new content: after them, and nothing is linked to it by the old one.
+            self.drain()
+            job.directory.contents.clear()
+        names.add(job.path)
         with self._lock:
             while self._submitted - self._finished >= self._max_bytes and (self._jobs or self._in_hand) and self._threads:
                 self._room.wait(1.0)
@@ -185,7 +202,7 @@ class TensorPool:
     def _write(self, job: _Job) -> None:
         key = (xxhash.xxh3_128_digest(job.data), job.dtype, job.shape)
         with self._lock:
-            contents = self._contents(os.path.dirname(job.path))
+            contents = job.directory.contents
             known = contents.get(key)
             if known is None:
                 known = contents[key] = _Known()
@@ -247,13 +264,17 @@ class TensorPool:
             self.files += 1
             self.bytes_written += size
 
-    def _contents(self, directory: str) -> dict[Key, _Known]:
-        contents = self._known.get(directory)
-        if contents is None:
-            contents = self._known[directory] = {}
-            while len(self._known) > _DIRECTORIES:
-                self._known.popitem(last=False)
-        return contents
+    def _directory(self, path: str) -> _Directory:
+        name = path.rpartition("/")[0]
+        directory = self._directories.get(name)
+        if directory is None:
+            directory = _Directory()
+            if not self._inert:
+                with self._lock:
+                    directory = self._directories.setdefault(name, directory)
+                    while len(self._directories) > _DIRECTORIES:
+                        self._directories.popitem(last=False)
+        return directory
 
     def _failed(self, path: str, failure: Exception) -> None:
         reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
