@@ -170,7 +170,10 @@ class _Call:
 
     def failed(self, error: Exception) -> None:
         """Tell that the gradients could not be recorded."""
-        self.observers.report(self.name, f"gradients could not be recorded: {error!r}")
+        try:
+            self.observers.report(self.name, f"gradients could not be recorded: {error!r}")
+        except Exception:
+            pass  # the backward pass is the user's: nothing of ours may end it
 
 
 class _OneNodeCall(_Call):

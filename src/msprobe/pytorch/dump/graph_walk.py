@@ -5,6 +5,7 @@ An *edge* is `(node, number)`: the place where the gradient of one tensor arrive
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,15 +38,16 @@ class LeafEdges:
         self._nodes.clear()
 
 
-def edges_of(tensors: list[torch.Tensor], leaves: LeafEdges) -> list[Edge | None]:
-    """The edge of each tensor; None where reading it fails (a view whose base was changed in a way autograd forbids)."""
+def edges_of(tensors: list[torch.Tensor], leaves: LeafEdges, report: Callable[[str], None]) -> list[Edge | None]:
+    """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
     edges: list[Edge | None] = []
     for tensor in tensors:
         try:
             node = tensor.grad_fn
             edges.append(leaves.edge(tensor) if node is None else (node, tensor.output_nr))
-        except Exception:
+        except Exception as error:
             edges.append(None)
+            report(f"the gradient of a tensor cannot be followed: {error!r}")
     return edges
 
 

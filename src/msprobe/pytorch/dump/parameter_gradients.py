@@ -67,7 +67,10 @@ class ParameterGradients:
                 for prefix, name in self._owners.get(key, ()):
                     self._record(f"{prefix}.parameters_grad.{number}", prefix, name, gradient)
         except Exception as error:
-            observers.report("parameters_grad", f"gradient of a parameter could not be recorded: {error!r}")
+            try:
+                observers.report("parameters_grad", f"gradient of a parameter could not be recorded: {error!r}")
+            except Exception:
+                pass  # the backward pass is the user's: nothing of ours may end it
 
     def _record(self, entry_name: str, prefix: str, name: str, gradient: torch.Tensor | None) -> None:
         observers = self._observers

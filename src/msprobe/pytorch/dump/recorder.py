@@ -13,7 +13,7 @@ from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.encoder import Side
-from msprobe.pytorch.dump.graph_walk import edges_of
+from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.stacks import StackCache, StackKey
@@ -41,6 +41,18 @@ class Recorder:
         self.mode: ApiMode | None = None
         self._optimizers = 0
 
+    def _tell(self, step: StepRecord, entry: str, reason: str) -> None:
+        """Report what was not recorded, whatever happens meanwhile."""
+        try:
+            step.report(entry, reason)
+        except Exception:
+            step.tally.not_recorded += 1
+
+    def lookup_failed(self, function: Any, error: Exception) -> None:
+        """The name of a function that was called could not be found out."""
+        if self.step is not None:
+            self._tell(self.step, "function call", f"its name could not be found out: {error!r}")
+
     # --- APIs -----------------------------------------------------------------------------------------------------------------------
     def api(self, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a watched function and record the call; gives what the function gives."""
@@ -54,7 +66,7 @@ class Recorder:
             with _NoTorchFunction():
                 call = self._api_begins(step, api, args, kwargs)
         except Exception as error:
-            step.report(api.full, f"call could not be recorded: {error!r}")
+            self._tell(step, api.full, f"call could not be recorded: {error!r}")
         state.inside = True
         step.tally.spent += perf_counter() - began
         try:
@@ -62,7 +74,10 @@ class Recorder:
         except BaseException as error:
             state.inside = False
             if call is not None:
-                self._api_raised(step, call, error)
+                try:
+                    self._api_raised(step, call, error)
+                except Exception as ours:
+                    self._tell(step, call.name, f"call that raised could not be recorded: {ours!r}")
             raise
         state.inside = False
         if call is not None:
@@ -71,7 +86,7 @@ class Recorder:
                 with _NoTorchFunction():
                     self._api_ends(step, call, result)
             except Exception as error:
-                step.report(call.name, f"result could not be recorded: {error!r}")
+                self._tell(step, call.name, f"result could not be recorded: {error!r}")
                 call.finish()
             step.tally.spent += perf_counter() - began
         return result
@@ -123,7 +138,7 @@ class Recorder:
                 step.writer.add_stack(name, key, self.stacks.text(key))
             step.tally.tensors += side.tensors
         if backward and side.leaves:
-            call.edges = edges_of(side.leaves, step.observers.leaves)
+            call.edges = self._edges(step, name, side.leaves)
             call.floor = _sequence_number()
         return call
 
@@ -142,7 +157,7 @@ class Recorder:
             step.tally.calls += 1
             step.tally.apis += 1
         if call.edges is not None and side.leaves:
-            outputs = edges_of(side.leaves, step.observers.leaves)
+            outputs = self._edges(step, call.name, side.leaves)
             backward = f"{call.api.full}.{call.number}.backward"
             step.observers.watch(backward, _backward_of(call.parent), outputs, call.edges, call.floor, call.forced)
 
@@ -156,6 +171,9 @@ class Recorder:
             step.failed[call.name] = call.entry
         else:
             call.finish()
+
+    def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[Edge | None]:
+        return edges_of(tensors, step.observers.leaves, lambda reason: self._tell(step, name, reason))
 
     def _as_called(self, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         form = api.form
@@ -188,7 +206,7 @@ class Recorder:
             if self.mode is not None:
                 self._guard_thread()
         except Exception as error:
-            step.report(prefix, f"module could not be recorded: {error!r}")
+            self._tell(step, prefix, f"module could not be recorded: {error!r}")
         step.tally.spent += perf_counter() - began
 
     def _module_begins(self, step: StepRecord, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -230,7 +248,7 @@ class Recorder:
         if forward and step.config.extra_info:
             step.writer.add_stack(name, key, self.stacks.text(key))
         if backward:
-            opened.edges = edges_of(leaves, step.observers.leaves)
+            opened.edges = self._edges(step, name, leaves)
             opened.floor = _sequence_number()
         if sides.backward and _grad_enabled() and parameters:
             step.parameter_gradients.watch(prefix, parameters, opened.forced)
@@ -260,7 +278,7 @@ class Recorder:
             with _NoTorchFunction():
                 self._close_module(step, opened, output)
         except Exception as error:
-            step.report(prefix, f"module's result could not be recorded: {error!r}")
+            self._tell(step, prefix, f"module's result could not be recorded: {error!r}")
         step.tally.spent += perf_counter() - began
 
     def _module_ends(self, step: StepRecord, opened: OpenModule, output: Any) -> None:
@@ -286,7 +304,7 @@ class Recorder:
             step.tally.modules.add(opened.prefix)
             step.tally.tensors += opened.tensors
         if opened.edges is not None and side.leaves and _grad_enabled():
-            outputs = edges_of(side.leaves, step.observers.leaves)
+            outputs = self._edges(step, name, side.leaves)
             backward = f"{opened.prefix}.backward.{opened.number}"
             step.observers.watch(backward, _backward_of(opened.parent), outputs, opened.edges, opened.floor, opened.forced)
 
@@ -318,7 +336,7 @@ class Recorder:
                 try:
                     self._close_module(step, opened)
                 except Exception as error:
-                    step.report(opened.name, f"module could not be closed: {error!r}")
+                    self._tell(step, opened.name, f"module could not be closed: {error!r}")
         state.expanding = 0
         state.inside = False
 
@@ -338,8 +356,12 @@ class Recorder:
         """An optimizer's step begins."""
         self._optimizers += 1
         step = self.step
-        if step is not None and step.config.level == "mix":
-            step.add_loose_parent("optimizer")
+        try:
+            if step is not None and step.config.level == "mix":
+                step.add_loose_parent("optimizer")
+        except Exception as error:
+            if step is not None:
+                self._tell(step, "optimizer", f"could not be recorded: {error!r}")
 
     def optimizer_after(self, *_: Any) -> None:
         """An optimizer's step ends."""

@@ -40,7 +40,7 @@ class Window:
     def __init__(self, recorder: Recorder, table: ApiTable | None, spelling: OperatorSpelling | None) -> None:
         self._recorder = recorder
         self._state = recorder.state
-        self.mode = ApiMode(table, recorder.state, recorder.api) if table is not None else None
+        self.mode = ApiMode(table, recorder.state, recorder.api, recorder.lookup_failed) if table is not None else None
         self._spelling = spelling
         self._hooks: ModuleHooks | None = None
         self._undo: list[Callable[[], Any]] = []

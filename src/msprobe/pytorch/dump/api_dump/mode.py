@@ -18,6 +18,14 @@ Record = Callable[[Api, Any, tuple[Any, ...], dict[str, Any]], Any]
 # Written in Python on top of other torch functions, and known by those: `2 / x` is a reciprocal and a product.
 _TRANSPARENT = frozenset(f for f in (getattr(torch.Tensor, "__rdiv__", None),) if hasattr(f, "__wrapped__"))
 
+_THROUGH = Api("", "", "")
+"""Stands for a transparent function."""
+# Names under which more than one spelling arrives: thin functions around a method, and variants that a boolean dispatch chooses.
+_AMBIGUOUS = frozenset(
+    ["sigmoid", "tanh", *(f"{kind}_max_pool{n}d_with_indices" for kind in ("adaptive", "fractional") for n in (1, 2, 3))]
+    + [f"max_pool{n}d_with_indices" for n in (1, 2, 3)]
+)
+
 
 class ApiMode(TorchFunctionMode):
     """Hands each call of a watched function to `record`, everything else straight on.
@@ -28,9 +36,10 @@ class ApiMode(TorchFunctionMode):
         table: the watched functions.
         state: what runs in each thread.
         record: `record(api, function, args, kwargs)` calls the function and gives its result.
+        failed: `failed(function, error)` when it could not be found out what function this is.
     """
 
-    def __init__(self, table: ApiTable, state: ThreadState, record: Record) -> None:
+    def __init__(self, table: ApiTable, state: ThreadState, record: Record, failed: Callable[[Any, Exception], None]) -> None:
         super().__init__()
         self.active = True
         """False: the mode lets everything pass and its thread takes it off at its next call."""
@@ -41,35 +50,46 @@ class ApiMode(TorchFunctionMode):
         self._aten = table.operator
         self._state = state
         self._record = record
+        self._failed = failed
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if _is_compiling() or not self.active:
             return func(*args, **(kwargs or {}))
         try:
             api = self._lookup(func)
-        except TypeError:  # an object that cannot be hashed
+            if api is None or self._state.spelling is not None or api.name in _AMBIGUOUS:
+                api = self._named_otherwise(func, api)
+        except Exception as error:  # an object that cannot be hashed, or whose comparison raises
             api = None
+            self._failed(func, error)
+        if api is None or self._state.inside:
+            return func(*args, **(kwargs or {}))
+        if api is _THROUGH:
+            return self._through(func, args)
+        return self._record(api, func, args, kwargs or {})
+
+    def _named_otherwise(self, func: Any, api: Api | None) -> Api | None:
+        """The function's Api where it does not follow from the function alone."""
+        state = self._state
+        spelling = state.spelling
         if api is None:
             if func in _TRANSPARENT:
-                return self._through(func, args)
+                return _THROUGH
             api = self._aten(func)
-            if api is None:
-                spelling = self._state.spelling
-                api = None if spelling is None else self._operators.get(spelling)
-                if api is None:
-                    return func(*args, **(kwargs or {}))
-        state = self._state
-        if state.inside:
-            return func(*args, **(kwargs or {}))
-        spelling = state.spelling
+            if api is not None:
+                return api
+            if spelling is None:
+                return None
         if spelling is not None:
             state.spelling = None
-            api = self._operators.get(spelling, api)
-        elif api.name in ("sigmoid", "tanh") and api.prefix == "Tensor":
-            api = self._thin.get((api.name, _calling_code()), api)
-        elif func in self._dispatched and _called_by_dispatch():
-            api = self._dispatched[func]
-        return self._record(api, func, args, kwargs or {})
+            return self._operators.get(spelling, api)
+        if api is None:
+            return None
+        if api.prefix == "Tensor":
+            return self._thin.get((api.name, id(sys._getframe(2).f_code)), api)
+        if func in self._dispatched and _called_by_dispatch():
+            return self._dispatched[func]
+        return api
 
     def _through(self, func: Any, args: tuple[Any, ...]) -> Any:
         """Run a transparent function with the mode on."""
@@ -82,9 +102,5 @@ class ApiMode(TorchFunctionMode):
 
 def _called_by_dispatch() -> bool:
     """Whether the watched function's own frame (two above the mode's) was called by torch's boolean dispatch."""
-    frame = sys._getframe(4)
+    frame = sys._getframe(5)
     return frame.f_code.co_name == "fn" and frame.f_code.co_filename.endswith("_jit_internal.py")
-
-
-def _calling_code() -> int:
-    return id(sys._getframe(2).f_code)
