@@ -24,6 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test lint bench clean
 .SILENT:
+.DELETE_ON_ERROR:
 
 setup: $(READY)
 
@@ -47,7 +48,8 @@ clean:
 
 # The build runs in this environment, not in a fresh one, so that a rebuild of the kernels needs no network.
 $(READY): pyproject.toml setup.py $(SOURCES) | $(RUN)
-	$(RUN) -c '$(HAS_TORCH)' 2>/dev/null || { echo "installing torch into $(VENV)"; \
+	$(RUN) -m pip --version >/dev/null 2>&1 || $(RUN) -m ensurepip >/dev/null
+	$(RUN) -c '$(HAS_TORCH)' 2>/dev/null || { echo "installing torch into $(VENV) (some minutes)"; \
 		$(RUN) -m pip install -q '$(TORCH)' || $(RUN) -m pip install -q torch; }
 	echo "installing msprobe into $(VENV)"
 	$(RUN) -m pip install -q 'setuptools>=77' wheel

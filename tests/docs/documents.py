@@ -14,7 +14,8 @@ TRANSLATED = [ROOT / "docs" / "zh" / name for name in ("quickstart.md", "recordi
 MAP = ROOT / "docs" / "architecture.md"
 """Shows interfaces as signatures and the tree of rooms; nothing in it can be run."""
 
-# A comment in front of a block says what a test has to know: <!-- file: config.json -->, <!-- exit: 1 -->, <!-- transcript: demo -->
+# A comment in front of a block says what a test has to know: <!-- file: config.json -->, <!-- exit: 1 -->, <!-- shows: output -->,
+# <!-- transcript: make demo -->
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=ticks)[ \t]*$", re.MULTILINE | re.DOTALL)
 _NOTE = re.compile(r"<!-- (\w+): (.+?) -->\s*\Z")
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -65,3 +66,17 @@ def headings(document: Path) -> list[tuple[int, str]]:
 def anchors(document: Path) -> set[str]:
     """What a link may name after `#`, made from the headings as code hosts make it."""
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text in headings(document)}
+
+
+def normalised(text: str) -> list[str]:
+    """The lines of a program's output without what depends on the day, the process, the machine or the version of a library."""
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"_\d{14}\b", "_TIME", text)
+    text = re.sub(r"\(\d+\)", "(PID)", text)
+    text = re.sub(r"\bproc\d+", "procPID", text)
+    text = re.sub(r"\+\d+ ms", "+N ms", text)
+    text = re.sub(r"\S*/site-packages/(\S+?):\d+ ", r".../\1:LINE ", text)  # a line of an installed library
+    text = re.sub(r" /\S*/(\w+\.py:)", r" .../\1", text)
+    text = re.sub(r"-?\b\d+\.\d+(e-?\d+)?\b", "NUMBER", text)
+    text = re.sub(r"\b\d+ (pass|warning|error)\b", r"N \1", text)
+    return [re.sub(r" +", " ", line).strip() for line in text.strip().splitlines()]

@@ -1,7 +1,8 @@
 """The documents' code does what they say: every block in a language that can run is run.
 
 Each document has a directory of its own, with the smallest config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front
-of a block saves it instead, `<!-- exit: N -->` gives the exit code to expect. Blocks marked `text` are left alone.
+of a block saves it instead, `<!-- exit: N -->` gives the exit code to expect, `<!-- shows: output -->` says that the last block printed
+these lines. Other blocks marked `text` are left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import DOCUMENTS, MAP, ROOT, TRANSLATED, Block, blocks
+from docs.documents import DOCUMENTS, MAP, ROOT, TRANSLATED, Block, blocks, normalised
 
 # The translations' blocks are those of the originals (test_links.py).
 RUN = [path for path in DOCUMENTS if path not in (*TRANSLATED, MAP) and blocks(path)]
@@ -37,19 +38,23 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_blocks_run(document: Path, tmp_path: Path, programs: str) -> None:
     (tmp_path / "config.json").write_text('{"dump_path": "./dump_path"}')
     environment = os.environ | {"PATH": programs, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "MSPROBE_LOG_LEVEL": "1"}
+    printed = ""
     for block in blocks(document):
         if block.language == "json":
             json.loads(block.text)
         if block.note is not None and block.note[0] == "file":
             (tmp_path / block.note[1]).write_text(block.text, encoding="utf-8")
         elif block.language in SHELLS or block.language == "python":
-            _run(block, tmp_path, environment)
+            printed = _run(block, tmp_path, environment)
+        elif block.note == ("shows", "output"):
+            assert "\n".join(normalised(block.text)) in "\n".join(normalised(printed)), f"{block} is not what was printed:\n{printed}"
         else:
             assert block.language in NOT_CODE | {"json"}, f"{block}: a block marked {block.language} is run by nobody"
 
 
-def _run(block: Block, directory: Path, environment: dict[str, str]) -> None:
+def _run(block: Block, directory: Path, environment: dict[str, str]) -> str:
     command = [sys.executable, "-c", block.text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", block.text]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300, check=False)
     expected = int(block.note[1]) if block.note is not None and block.note[0] == "exit" else 0
     assert done.returncode == expected, f"{block} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -11,23 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import ROOT, blocks
+from docs.documents import ROOT, blocks, normalised
 
 pytest.importorskip("transformers")
-
-
-def normalised(text: str) -> list[str]:
-    """Without what depends on the day, the process, the machine or the version of a library."""
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
-    text = re.sub(r"_\d{14}\b", "_TIME", text)
-    text = re.sub(r"\(\d+\)", "(PID)", text)
-    text = re.sub(r"\bproc\d+", "procPID", text)
-    text = re.sub(r"\+\d+ ms", "+N ms", text)
-    text = re.sub(r"\S*/site-packages/(\S+?):\d+ ", r".../\1:LINE ", text)  # a line of an installed library
-    text = re.sub(r" /\S*/(examples/demo/)", r" .../\1", text)
-    text = re.sub(r"-?\b\d+\.\d+(e-?\d+)?\b", "NUMBER", text)
-    text = re.sub(r"\b\d+ (pass|warning|error)\b", r"N \1", text)
-    return [re.sub(r" +", " ", line).strip() for line in text.strip().splitlines()]
 
 
 def test_transcript_in_readme(tmp_path: Path) -> None:
