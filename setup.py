@@ -21,7 +21,7 @@ class BuildKernels(build_ext):
             ext.extra_compile_args = ["/O2", "/fp:precise", "/std:c11"]
         else:
             # No contraction: results must not depend on whether the CPU has fused multiply-add.
-            ext.extra_compile_args = ["-std=gnu99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+            ext.extra_compile_args = ["-std=gnu99", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
             ext.libraries = ["m", "pthread"] if self.compiler.compiler_type == "unix" else ["m"]
         super().build_extension(ext)
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .pairs import PairMetrics, TensorLike
 
 try:
-    from ._kernels import set_threads, summarize, summarize_strided
+    from ._kernels import describe, set_threads, summarize, summarize_strided
 
     HAVE_KERNELS = True
 except ImportError:
-    from .fallback import set_threads, summarize, summarize_strided
+    from .fallback import describe, set_threads, summarize, summarize_strided
 
     HAVE_KERNELS = False
 
@@ -31,6 +31,7 @@ __all__ = [
     "ITEMSIZE",
     "PairMetrics",
     "compare_arrays",
+    "describe",
     "set_threads",
     "summarize",
     "summarize_array",

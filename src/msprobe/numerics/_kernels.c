@@ -96,20 +96,11 @@ static PyObject *summarize(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return run_summary(&job);
 }
 
-PyDoc_STRVAR(summarize_strided_doc, "summarize_strided(address, code, shape, strides, /)\n--\n\n"
-"(Max, Min, Mean, Norm) of a view; strides count elements and are not negative.");
-
-static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *strided_summary(void *address, long code, PyObject *shape, PyObject *strides)
 {
-    (void)self;
-    if (!check_nargs("summarize_strided", nargs, 4)) return NULL;
-    void *address = PyLong_AsVoidPtr(args[0]);
-    if (!address && PyErr_Occurred()) return NULL;
-    long code = PyLong_AsLong(args[1]);
-    if (!check_code(code)) return NULL;
-    Py_ssize_t ndim = PyTuple_Size(args[2]);
+    Py_ssize_t ndim = PyTuple_Size(shape);
     if (ndim < 0) return NULL;
-    Py_ssize_t nstrides = PyTuple_Size(args[3]);
+    Py_ssize_t nstrides = PyTuple_Size(strides);
     if (nstrides < 0) return NULL;
     if (ndim != nstrides) {
         PyErr_Format(PyExc_ValueError, "shape has %zd dimensions and strides has %zd", ndim, nstrides);
@@ -119,8 +110,8 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
     source_contiguous(&job.source, address, (int)code, 1);
     job.source.ndim = 0;
     for (Py_ssize_t k = 0; k < ndim; k++) {
-        long long size = PyLong_AsLongLong(PyTuple_GetItem(args[2], k));
-        long long stride = PyLong_AsLongLong(PyTuple_GetItem(args[3], k));
+        long long size = PyLong_AsLongLong(PyTuple_GetItem(shape, k));
+        long long stride = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
         if (size < 0 || stride < 0) {
             if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "dimension %zd has size %lld and stride %lld; neither may be negative", k, size, stride);
             return NULL;
@@ -134,6 +125,22 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
     source_merge(&job.source);
     return run_summary(&job);
 }
+
+PyDoc_STRVAR(summarize_strided_doc, "summarize_strided(address, code, shape, strides, /)\n--\n\n"
+"(Max, Min, Mean, Norm) of a view; strides count elements and are not negative.");
+
+static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    if (!check_nargs("summarize_strided", nargs, 4)) return NULL;
+    void *address = PyLong_AsVoidPtr(args[0]);
+    if (!address && PyErr_Occurred()) return NULL;
+    long code = PyLong_AsLong(args[1]);
+    if (!check_code(code)) return NULL;
+    return strided_summary(address, code, args[2], args[3]);
+}
+
+#include "csrc/describe.h"
 
 PyDoc_STRVAR(compare_pair_doc, "compare_pair(address_a, code_a, address_b, code_b, numel, /)\n--\n\n"
 "(equal, nan_differ, inf_differ, nonfinite_equal, within_1e3, within_5e3,\n"
@@ -238,6 +245,7 @@ static PyObject *force_path(PyObject *self, PyObject *arg)
 static PyMethodDef methods[] = {
     {"summarize", (PyCFunction)(void (*)(void))summarize, METH_FASTCALL, summarize_doc},
     {"summarize_strided", (PyCFunction)(void (*)(void))summarize_strided, METH_FASTCALL, summarize_strided_doc},
+    {"describe", (PyCFunction)(void (*)(void))describe, METH_FASTCALL, describe_doc},
     {"compare_pair", (PyCFunction)(void (*)(void))compare_pair, METH_FASTCALL, compare_pair_doc},
     {"set_threads", set_threads, METH_O, set_threads_doc},
     {"_paths", paths, METH_NOARGS, paths_doc},
@@ -253,7 +261,7 @@ static int exec_module(PyObject *module)
     path = found[0];
     fill_fp8_tables();
     pool_init();
-    return 0;
+    return describe_init() ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -124,3 +124,38 @@ def _floats(chunks: Callable[[], Iterator[npt.NDArray[Any]]], dtype: DType, coun
     # the true mean lies between the two; rounding may have carried it over
     mean = mean if math.isnan(mean) else min(max(mean, lowest), highest)
     return (highest + 0.0, lowest + 0.0, mean, norm)
+
+
+def describe(tensor: Any, table: dict[Any, tuple[str, int, str]]) -> dict[str, Any] | None:
+    """The record of a plain strided tensor in host memory, None for every other kind.
+
+    Args:
+        tensor: anything with the attributes of a torch tensor.
+        table: dtype object -> (type text, code, dtype text).
+    """
+    try:
+        row = table.get(tensor.dtype)
+        if row is None or tensor.is_cpu is not True or tensor.is_neg() or tensor.is_conj():
+            return None
+        type_text, code, dtype_text = row
+        shape = tuple(int(n) for n in tensor.shape)
+        count = math.prod(shape)
+        address = tensor.data_ptr()  # raises for tensors without memory
+        if not address and count:
+            return None
+        if tensor.is_contiguous():
+            high, low, mean, norm = summarize(address, code, count)
+        else:
+            high, low, mean, norm = summarize_strided(address, code, shape, tensor.stride())
+        return {
+            "type": type_text,
+            "dtype": dtype_text,
+            "shape": list(shape),
+            "Max": high,
+            "Min": low,
+            "Mean": mean,
+            "Norm": norm,
+            "requires_grad": tensor.requires_grad,
+        }
+    except Exception:  # whatever kind of tensor refused an answer: the caller has a slower way that finds out
+        return None

@@ -14,12 +14,18 @@
 #pragma fp_contract(off)
 #endif
 
-#if (defined(__GNUC__) || defined(__clang__)) && (defined(__x86_64__) || defined(_M_X64))
-#define X86_DISPATCH 1
+#if defined(__x86_64__) || defined(_M_X64)
+#define X86_64 1
 #include <immintrin.h>
 #else
-#define X86_DISPATCH 0
+#define X86_64 0
 #include <fenv.h>
+#endif
+/* Functions for instruction sets beyond the one that is compiled for, chosen at run time. */
+#if X86_64 && (defined(__GNUC__) || defined(__clang__))
+#define X86_DISPATCH 1
+#else
+#define X86_DISPATCH 0
 #endif
 
 #if defined(_MSC_VER)
@@ -97,7 +103,7 @@ static inline double fold(const double *lanes, int n)
 
 /* A user may have switched on flush-to-zero, another rounding or traps (torch.set_flush_denormal does the first);
    sums must come out the same under all of them, and the user's setting must be as before afterwards. */
-#if X86_DISPATCH
+#if X86_64
 typedef unsigned FpEnv;
 static inline void fp_enter(FpEnv *e) { *e = _mm_getcsr(); _mm_setcsr(0x1f80); }
 static inline void fp_leave(const FpEnv *e) { _mm_setcsr(*e); }
