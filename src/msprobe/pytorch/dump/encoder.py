@@ -18,11 +18,10 @@ Record = Any
 Path = tuple[str, ...]
 
 _MAX_DEPTH = 400
-_summarize = numerics.summarize
-_summarize_strided = numerics.summarize_strided
-_strided = torch.strided
-_CODE: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in numerics.CODE.items() if hasattr(torch, name)}
-_DTYPE_TEXT: dict[torch.dtype, str] = {value: str(value) for value in vars(torch).values() if isinstance(value, torch.dtype)}
+_describe = numerics.describe
+_TABLE = {
+    getattr(torch, name): ("torch.Tensor", code, f"torch.{name}") for name, code in numerics.CODE.items() if hasattr(torch, name)
+}
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
@@ -87,38 +86,13 @@ class Encoder:
 
     def tensor(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         """The record of a tensor of torch's own two classes."""
-        try:
-            dtype = tensor.dtype
-            code = _CODE.get(dtype)
-            if code is None or not tensor.is_cpu or tensor.is_neg() or tensor.is_conj():
-                return self._unusual(tensor, path, side)
-            count = tensor.numel()
-            address = tensor.data_ptr()  # raises for tensors without memory
-            if not address and count:
-                return self._unusual(tensor, path, side)
-            if tensor.is_contiguous():
-                high, low, mean, norm = _summarize(address, code, count)
-            elif tensor.layout is _strided and not tensor.is_nested:
-                high, low, mean, norm = _summarize_strided(address, code, tuple(tensor.shape), tensor.stride())
-            else:
-                return self._unusual(tensor, path, side)
-            requires_grad = tensor.requires_grad
-            record = {
-                "type": "torch.Tensor",
-                "dtype": _DTYPE_TEXT[dtype],
-                "shape": list(tensor.shape),
-                "Max": high,
-                "Min": low,
-                "Mean": mean,
-                "Norm": norm,
-                "requires_grad": requires_grad,
-            }
-        except Exception:
+        record = _describe(tensor, _TABLE)
+        if record is None:
             return self._unusual(tensor, path, side)
-        if requires_grad:
+        if record["requires_grad"]:
             side.leaves.append(tensor)
         side.tensors += 1
-        if side.save and count and self._save is not None:
+        if side.save and self._save is not None and tensor.numel():
             name = self._save(tensor, side, path)
             if name is not None:
                 record["data_name"] = name
