@@ -8,7 +8,7 @@ from msprobe.comparison.compare import PairReport, compare
 from msprobe.comparison.describe import describe, headline
 from msprobe.comparison.first_difference import FirstDifference
 
-from .dumps import api, backward, module, tensor, write_dump
+from .dumps import api, backward, frame, module, tensor, write_dump
 from .net import BLOCK, FC, HEAD, Net
 
 
@@ -48,7 +48,7 @@ def test_equal_runs_have_no_difference_and_pass(tmp_path: Path) -> None:
         (Net(fc_weight=2.5), "parameter", FC, BLOCK),
         (Net(data=1.5), "first input", "Functional.linear.0.forward", FC),
         (Net(between=1.5), "own code", "Functional.relu.0.forward", BLOCK),
-        (Net(scale=3.5), "own code", "Tensor.__mul__.0.forward", BLOCK),
+        (Net(scale=3.5), "argument", "Tensor.__mul__.0.forward", BLOCK),
     ],
 )
 def test_the_call_at_fault_is_found(fault: Net, kind: str, call: str, module_name: str | None, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_module_whose_own_code_changed_at_module_level_only(tmp_path: Path) ->
     golden = write_dump(tmp_path / "g", data(6.0), construct=construct)
     first = compare(target, golden, tmp_path / "o").reports[0].findings.first
     assert first is not None
-    assert (first.kind, first.call.name, first.inner_calls) == ("output", "Module.b.Block.forward.0", True)
+    assert (first.kind, first.call.name, first.last_inner) == ("output", "Module.b.Block.forward.0", "Module.b.a.Linear.forward.0")
     assert "the calls inside it agree: its own code changed" in headline(first)
 
 
@@ -222,6 +222,46 @@ def test_a_call_without_partner_before_the_difference_is_mentioned(tmp_path: Pat
     assert findings.unmatched.name == "Functional.relu.0.forward" and findings.unmatched_is_earlier
     text = "\n".join(line.text for line in describe(outcome))
     assert "First call without partner (earlier than that): Functional.relu.0.forward, in the target only" in text
+
+
+def test_a_call_that_was_added_shifts_the_numbers_of_later_ones_and_is_found(tmp_path: Path) -> None:
+    """Names count calls: from the added one on, equal names stand for different calls."""
+
+    def data(added: bool) -> tuple[dict[str, object], dict[str, str | None]]:
+        calls: list[tuple[str, dict[str, object]]] = [("Module.a.A.forward.0", api([tensor(1.0)], [tensor(2.0)]))]
+        if added:
+            calls.append(("Module.a.A.forward.0", api([tensor(2.0), {"type": "float", "value": 0.5}], [tensor(2.5)])))
+        calls.append(("Module.b.B.forward.0", api([tensor(2.5 if added else 2.0), tensor(4.0)], [tensor(3.0)])))
+        names = [f"Tensor.__add__.{number}.forward" for number in range(len(calls))]
+        entries = {name: entry for name, (_, entry) in zip(names, calls, strict=True)}
+        return entries, {name: module for name, (module, _) in zip(names, calls, strict=True)}
+
+    (target, target_parents), (golden, golden_parents) = data(True), data(False)
+    frames = {"Tensor.__add__.2.forward": [frame("/home/me/b.py", 5, "forward", "y = h + x")]}
+    outcome = compare(
+        write_dump(tmp_path / "t", target, construct=target_parents, stack=frames),
+        write_dump(tmp_path / "g", golden, construct=golden_parents),
+        tmp_path / "o",
+    )
+    first = outcome.reports[0].findings.first
+    assert first is not None and first.kind == "sequence"
+    assert headline(first) == (
+        "the sequence of calls: Tensor.__add__.1.forward is in Module.a.A.forward.0, in the golden run in Module.b.B.forward.0;"
+        " a call was added or removed before it"
+    )
+
+
+def test_where_a_call_without_partner_is_made_is_told(tmp_path: Path) -> None:
+    outcome = compare(Net().write(tmp_path / "t"), Net(dropped=("Functional.relu.0",)).write(tmp_path / "g"), tmp_path / "o")
+    text = "\n".join(line.text for line in describe(outcome))
+    assert "Functional.relu.0.forward, in the target only, at /home/me/model.py:102 in forward: y = self.part2(x)" in text
+
+
+def test_an_argument_that_one_side_lacks_is_told(tmp_path: Path) -> None:
+    target = {"Torch.a.0.forward": api([tensor(1.0), tensor(5.0)], [tensor(3.0)])}
+    golden = {"Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0)])}
+    outcome = compare(write_dump(tmp_path / "t", target), write_dump(tmp_path / "g", golden), tmp_path / "o")
+    assert "  input.1: in the target only" in [line.text for line in describe(outcome)]
 
 
 def test_uninitialised_memory_is_no_difference(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import report_csv
 from msprobe.comparison.calls import Measured, MeasuredCall, summarise
-from msprobe.comparison.first_difference import Findings, find
+from msprobe.comparison.first_difference import Findings, FirstDifference, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judge import Mode, Result, count, judge
 from msprobe.comparison.match import CallPair, match, unknown_names
@@ -32,11 +32,13 @@ class Location:
         user: the user's line in the target run.
         library: the line of an installed package (transformers, ...) that stands nearer to the call.
         golden: the user's line in the golden run, when it reads otherwise than `user`.
+        inner: the user's line of the last call inside a module whose own code changed.
     """
 
     user: Frame | None = None
     library: Frame | None = None
     golden: Frame | None = None
+    inner: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class PairReport:
         lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
         nothing_measured: why no row at all could be measured, "" when one could.
         findings: the search for the first difference.
-        location: of the first difference; `beyond` of the first one beyond rounding.
+        location: of the first difference; `beyond` of the first one beyond rounding; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
     """
 
@@ -67,6 +69,7 @@ class PairReport:
     findings: Findings
     location: Location
     beyond: Location
+    unmatched: Frame | None
     notes: tuple[str, ...]
 
 
@@ -177,8 +180,8 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
     stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes)
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, [])
-    findings = find(measured, parents or {})
+    parents = [_optional(reader.read_construct, path, layout.CONSTRUCT, []) or {} for path in (pair.target, pair.golden)]
+    findings = find(measured, *parents)
     verdicts = judge(measured, mode, _starts(findings))
     csv = report_csv.write(
         output,
@@ -189,7 +192,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     )
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
-    location, beyond = _locations(findings, stacks or {}, pair)
+    location, beyond, unmatched = _locations(findings, stacks or {}, pair)
     return PairReport(
         pair,
         mode,
@@ -202,6 +205,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         findings,
         location,
         beyond,
+        unmatched,
         tuple(notes),
     )
 
@@ -299,19 +303,25 @@ def _example(lost: Sequence[Measured]) -> str:
     return f"{lost[0].pair.target.name}: {lost[0].measure.reason}"
 
 
-def _locations(findings: Findings, stacks: Mapping[str, Sequence[str]], pair: DumpPair) -> tuple[Location, Location]:
-    wanted = (findings.first, findings.beyond_rounding)
-    if wanted == (None, None):
-        return Location(), Location()
+def _locations(findings: Findings, stacks: Mapping[str, Sequence[str]], pair: DumpPair) -> tuple[Location, Location, Frame | None]:
+    if findings.first is None and findings.unmatched is None:
+        return Location(), Location(), None
     golden_stacks = _optional(reader.read_stack, pair.golden, layout.STACK, []) or {}
-    found: list[Location] = []
-    for difference in wanted:
-        if difference is None:
-            found.append(Location())
-            continue
-        user, library = locate(frames_of(difference.call.name, stacks))
-        partner = difference.call.pair.golden
-        golden = locate(frames_of(partner.name, golden_stacks))[0] if partner is not None else None
-        same = golden is None or user is None or golden.source == user.source
-        found.append(Location(user, library, None if same else golden))
-    return found[0], found[1]
+    unmatched = findings.unmatched
+    frame = None
+    if unmatched is not None:
+        frame = locate(frames_of(unmatched.name, stacks if unmatched.pair.target is not None else golden_stacks))[0]
+    return _location(findings.first, stacks, golden_stacks), _location(findings.beyond_rounding, stacks, golden_stacks), frame
+
+
+def _location(
+    difference: FirstDifference | None, stacks: Mapping[str, Sequence[str]], golden_stacks: Mapping[str, Sequence[str]]
+) -> Location:
+    if difference is None:
+        return Location()
+    user, library = locate(frames_of(difference.call.name, stacks))
+    partner = difference.call.pair.golden
+    golden = locate(frames_of(partner.name, golden_stacks))[0] if partner is not None else None
+    same = golden is None or user is None or golden.source == user.source
+    inner = locate(frames_of(difference.last_inner, stacks))[0] if difference.last_inner is not None else None
+    return Location(user, library, None if same else golden, inner)

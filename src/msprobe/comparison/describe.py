@@ -125,7 +125,8 @@ def _unmatched(report: PairReport) -> Line:
     assert call is not None
     side = "target" if call.pair.target is not None else "golden dump"
     earlier = " (earlier than that)" if report.findings.first is not None else ""
-    return Line(f"  First call without partner{earlier}: {call.name}, in the {side} only")
+    at = f", at {report.unmatched}" if report.unmatched is not None else ""
+    return Line(f"  First call without partner{earlier}: {call.name}, in the {side} only{at}")
 
 
 def _beyond(report: PairReport) -> Iterator[Line]:
@@ -152,11 +153,14 @@ def headline(difference: FirstDifference) -> str:
         return f"inputs of the first call differ: {keys} of {call}{inside}"
     if difference.kind == "own code":
         return f"{module}, before it calls {call} (its inputs agree, {keys} of that call differs, and no call in between gave a difference)"
+    if difference.kind == "sequence":
+        here, there = (name or "no module" for name in (module, difference.golden_module))
+        return f"the sequence of calls: {call} is in {here}, in the golden run in {there}; a call was added or removed before it"
     if difference.kind == "argument":
         return f"argument {keys} of {call}{inside} differs; no call before it gave a difference: the code that calls it changed"
     if difference.kind == "input":
         return f"{keys} of {call}{inside} differs; no recorded call before it gave a difference: the code before it changed"
-    own = "; the calls inside it agree: its own code changed" if difference.inner_calls else ""
+    own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
 
 
@@ -180,8 +184,17 @@ def _block(difference: FirstDifference, location: Location, mode: Mode) -> Itera
         yield Line(f"  through {location.library}")
     if location.golden is not None:
         yield Line(f"  in the golden run at {location.golden}")
+    if location.inner is not None:
+        yield Line(f"  its last recorded call is made at {location.inner}")
     if difference.call.name.startswith("Distributed."):
         yield Line("  It is a communication: the difference may have come from another rank.")
+    for ours, theirs in difference.call.pair.rows:
+        if theirs is None and ours is not None:
+            yield Line(f"  {ours.key}: in the target only")
+        elif ours is None and theirs is not None:
+            yield Line(f"  {theirs.key}: in the golden dump only")
+    if difference.kind == "sequence":  # the two are not the same call, so that their values say nothing
+        return
     for row in difference.rows[:_SHOWN_ROWS]:
         yield from _values(row, mode)
     if len(difference.rows) > _SHOWN_ROWS:
@@ -205,7 +218,7 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     table: list[tuple[str, ...]] = [("", "Max", "Min", "Mean", "Norm")]
     table += [(side, *map(_shown, row.statistics)) for side, row in (("target", ours), ("golden", theirs))]
     yield from map(Line, _table(table))
-    if measure.max_abs is not None:
+    if measure.max_abs is not None and ours.shape == theirs.shape:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
         yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}")
 

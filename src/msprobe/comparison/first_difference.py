@@ -9,9 +9,10 @@ from typing import Literal
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input
 from msprobe.comparison.measure import Agreement
 
-Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient"]
+Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient", "sequence"]
 """What starts the difference: a call's output; a module's code between its recorded calls; the data; code before a call that was not
-recorded; a plain argument; a parameter's value; the gradient of a parameter."""
+recorded; a plain argument; a parameter's value; the gradient of a parameter; another sequence of calls, so that the two calls of one
+name are not the same call."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class FirstDifference:
         call: the call at fault, or the one whose input differs.
         rows: its rows that differ, those that matter first.
         module: the module that contains it (for `own code`, the module whose code it is), None when unknown or none.
-        inner_calls: whether the call at fault is a module of which inner calls were recorded, all of them agreeing.
+        last_inner: when the call at fault is a module of which inner calls were recorded, all of them agreeing: the last of these.
+        golden_module: the module that contains the golden call, for a `sequence`.
         within_rounding: the difference is no larger than rounding.
         parameters: agreement of the parameters, of the call itself and of the module around it.
     """
@@ -32,7 +34,8 @@ class FirstDifference:
     call: MeasuredCall
     rows: tuple[Measured, ...]
     module: str | None
-    inner_calls: bool
+    last_inner: str | None
+    golden_module: str | None
     within_rounding: bool
     parameters: Agreement
 
@@ -57,16 +60,19 @@ class Findings:
     unmatched_is_earlier: bool
 
 
-def find(calls: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> Findings:
+def find(
+    calls: Sequence[MeasuredCall], parents: Mapping[str, str | None], golden_parents: Mapping[str, str | None] | None = None
+) -> Findings:
     """Searches the measured calls.
 
     Args:
         calls: in the order of dump.json.
         parents: construct.json of the target, name -> name of the module around it.
+        golden_parents: that of the golden dump.
     """
     order = execution_order(calls)
     exact = _anything_identical(order)
-    search = _Search(order, parents)
+    search = _Search(order, parents, golden_parents or {})
     first = search.run(Agreement.ROUNDING if exact else Agreement.DIFFERENT)
     beyond = search.run(Agreement.DIFFERENT) if first is not None and first.within_rounding else None
     position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
@@ -89,9 +95,10 @@ def _is_floating(dtype: str) -> bool:
 
 
 class _Search:
-    def __init__(self, order: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> None:
+    def __init__(self, order: Sequence[MeasuredCall], parents: Mapping[str, str | None], golden_parents: Mapping[str, str | None]) -> None:
         self.order = order
         self.parents = parents
+        self.golden_parents = golden_parents
         self.by_name = {call.name: call for call in order}
         self.index = {call.name: i for i, call in enumerate(order)}
 
@@ -111,6 +118,10 @@ class _Search:
         if call.inputs < bound and call.parameters >= bound:
             return self._make("parameter", call, bound, ("parameters",))
         if call.inputs >= bound:
+            if self._is_another_call(call):
+                return self._make("sequence", call, bound, ("input",))
+            if self._only_arguments(call, bound):
+                return self._make("argument", call, bound, ("input",))
             owner = around[0] if around else None
             if owner is not None and owner.parameters >= bound and owner.inputs < bound:
                 return self._make("parameter", owner, bound, ("parameters",))
@@ -119,8 +130,7 @@ class _Search:
                 return self._make("own code", call, bound, ("input",), module=module.name)
             if not some_before:
                 return self._make("first input", call, bound, ("input",))
-            kind: Kind = "argument" if self._only_arguments(call, bound) else "input"
-            return self._make(kind, call, bound, ("input",))
+            return self._make("input", call, bound, ("input",))
         if call.parts.direction == "parameters_grad":
             return self._make("gradient", call, bound, ("parameters_grad",))
         inner = self._innermost(call, bound)
@@ -136,9 +146,20 @@ class _Search:
             call = deeper
         return call
 
+    def _is_another_call(self, call: MeasuredCall) -> bool:
+        """A call that was added or removed before shifts the numbers in the names: the two then lie in different modules."""
+        if call.parts.is_module or call.pair.golden is None:
+            return False
+        ours, theirs = call.name, call.pair.golden.name
+        known = ours in self.parents and theirs in self.golden_parents
+        return known and self.parents[ours] != self.golden_parents[theirs]
+
+    def _last_inner(self, call: MeasuredCall) -> str | None:
+        names = [other.name for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name]
+        return names[-1] if names else None
+
     def _make(self, kind: Kind, call: MeasuredCall, bound: Agreement, roles: tuple[str, ...], module: str | None = None) -> FirstDifference:
         rows = tuple(_differing(call, bound, roles))
-        inner_calls = kind == "output" and call.parts.is_module and any(self._is_inside(o.name, call.name) for o in self.order)
         container = module if module is not None else next(self._ancestors(call.name), None)
         around = self.by_name.get(container) if container is not None else None
         parameters = call.parameters if around is None else max(call.parameters, around.parameters)
@@ -147,7 +168,8 @@ class _Search:
             call,
             rows,
             container,
-            inner_calls,
+            self._last_inner(call) if kind == "output" and call.parts.is_module else None,
+            self.golden_parents.get(call.pair.golden.name) if kind == "sequence" and call.pair.golden is not None else None,
             all(row.measure is not None and row.measure.agreement < Agreement.DIFFERENT for row in rows),
             parameters,
         )
