@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +152,26 @@ def tensors(record: Any) -> Iterator[dict[str, Any]]:
 
 def statistics(record: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(record[key] for key in STATISTICS)
+
+
+class TooLong(BaseException):
+    """No Exception: nobody on the way is meant to contain it."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """What would hang fails instead."""
+
+    def expired(number: int, frame: Any) -> None:
+        raise TooLong(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def environment() -> dict[str, str]:

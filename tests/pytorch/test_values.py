@@ -22,7 +22,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from against_golden import differences
-from capturing import Step, forget_debugger, golden, record, statistics
+from capturing import Step, forget_debugger, golden, limited, record, statistics
 from odd_values import Data, Holder, Pair, Plain, sample_arguments
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -604,7 +604,8 @@ def ladder() -> list[Any]:
 )
 def test_values_that_contain_themselves(tmp_path: Path, make: Any) -> None:
     model = Holder()
-    step = record(tmp_path, lambda: model.probe(make(), 3), model=model, level="L0")
+    with limited(20):
+        step = record(tmp_path, lambda: model.probe(make(), 3), model=model, level="L0")
     found = step.only("forward")["input_args"]
     assert found[1] == {"type": "int", "value": 3}
     assert step.errors != ""
