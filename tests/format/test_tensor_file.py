@@ -20,6 +20,7 @@ from msprobe.format.dtypes import SPELLING
 from msprobe.format.safe_pickle import tensor_view
 from msprobe.format.torch_zip import contiguous_strides, frame, tensor_pickle
 
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 GOLDEN = Path(__file__).parent.parent / "golden"
 DTYPES = [name for name in SPELLING if hasattr(torch, name)]
 SHAPES = [(), (1,), (0,), (2, 3), (4, 0, 2), (300,), (1, 70000), (2, 1, 3, 1, 2)]

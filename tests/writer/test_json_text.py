@@ -105,7 +105,7 @@ def test_values_inside_themselves_and_very_deep_ones() -> None:
         deep = [deep]
     data = json.loads(whole({"loop": loop, "deep": deep, "good": 1}, 2, problems.append))["data"]
     assert data["loop"][0] == data["loop"][1][0] == data["good"] == 1
-    assert len(problems) == 2
+    assert [problem.split(":")[0] for problem in problems] == ["loop", "deep"]
 
 
 @pytest.mark.parametrize("depth", [300, 900, 1010])

@@ -286,8 +286,7 @@ def test_full_disk(when: str, tmp_path: Path, strict: Any, warnings: list[str], 
         assert report.lost == 0
     else:
         assert report.lost == (4 if when == "from the beginning" else 3)
-        assert report.problems["entries that could not be written"] == report.lost
-        assert any("No space left on device" in problem for problem in report.problems)
+        assert report.problems["entries of dump.json lost: No space left on device"] == report.lost
         assert not [name for name in os.listdir(tmp_path / "step0") if name.endswith(".next") and "dump.json" in name]
 
 
@@ -493,3 +492,28 @@ def test_json_of_our_own_is_read_by_our_reader(tmp_path: Path) -> None:
     assert reader.read_stack(tmp_path) == {"Torch.add.0.forward": ["frame"]}
     assert reader.read_construct(tmp_path) == {"Torch.add.0.forward": None}
     assert dump.tensor_dir == tmp_path / "dump_tensor_data"
+
+
+def test_another_file_that_cannot_be_written_is_told_of(
+    tmp_path: Path, strict: Any, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = open_writer(tmp_path)
+    for number in range(3):
+        writer.add(f"n{number}", {}, True)
+        writer.add_stack(f"n{number}", number, ["f"])
+        writer.flush()
+    real = os.open
+
+    def refuse(path: str, *rest: Any) -> int:
+        if "stack" in str(path):
+            raise OSError(13, "Permission denied")
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    writer.add("n3", {}, True)
+    writer.add_stack("n3", 3, ["f"])
+    report = writer.close()
+    assert list(strict(tmp_path / "dump.json")["data"]) == ["n0", "n1", "n2", "n3"]
+    assert len(strict(tmp_path / "stack.json")) == 3
+    assert (report.lost, dict(report.problems)) == (0, {"stack.json is not complete: Permission denied": 1})
+    assert len(warnings) == 1

@@ -181,6 +181,7 @@ def test_failures_are_counted_and_logged_once(tmp_path: Path, warnings: list[str
     assert sum(pool.problems.values()) == 32
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # torch's quantized tensors and typed storages
 def test_savers(tmp_path: Path, warnings: list[str]) -> None:
     pool = TensorPool()
     value = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)

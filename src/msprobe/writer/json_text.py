@@ -66,21 +66,15 @@ def _cut(text: str, depth: int) -> str:
 def _member(key: str, value: Any, depth: int, problem: Problem) -> str:
     if not isinstance(key, str):
         key = str(key)
-    wrapped = _wrap({key: value}, depth)
-    for encode in (_fast, _slow):
-        try:
-            return _cut(encode(wrapped), depth)
-        except Exception:
-            continue
+    try:
+        return _cut(_fast(_wrap({key: value}, depth)), depth)
+    except Exception:
+        pass
     try:
         return _cut(_fast(_wrap({key: _plain(value, 0, problem, key)}, depth)), depth)
     except Exception as failure:
         problem(f"{key}: cannot be written as JSON ({type(failure).__name__}: {failure})")
         return _cut(_fast(_wrap({key: {"error": f"cannot be written as JSON: {type(failure).__name__}"}}, depth)), depth)
-
-
-def _slow(value: Any) -> str:
-    return json.dumps(value, indent=1)
 
 
 def _plain(value: Any, depth: int, problem: Problem, where: str) -> Any:

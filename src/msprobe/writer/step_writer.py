@@ -39,8 +39,8 @@ class Entry:
 class CloseReport:
     """What became of a step.
 
-    bytes_written: size of the JSON files. problems: reason -> how often. lost: entries that are in no file (their number is in
-    `problems` too).
+    bytes_written: size of the JSON files. problems: what is missing or was changed, by reason, with how often; their sum is the number of
+    things to tell the user of. lost: entries that are in no file (counted in `problems` too).
     """
 
     bytes_written: int = 0
@@ -88,6 +88,7 @@ class StepWriter:
         self._lost = 0
         self._problems: Counter[str] = Counter()
         self._warned = False
+        self._reason = "the directory was removed during the run"
         self._lock = threading.RLock()
         self._busy = False
         self._inert = False
@@ -153,7 +154,10 @@ class StepWriter:
         flusher().unregister(self)
         lost = self._lost + self._dump.waiting_entries + len(self._pending) + len(self._entries)
         if lost:
-            self._problems["entries that could not be written"] = lost
+            self._problems[f"entries of {layout.DUMP} lost: {self._reason}"] = lost
+        for file in self._grow[1:]:
+            if file.waiting:
+                self._problems[f"{os.path.basename(file.path)} is not complete: {self._reason}"] = 1
         self._report = CloseReport(self._files.size, dict(self._problems), lost)
         self._swallow()
         for file in self._grow:
@@ -326,8 +330,7 @@ class StepWriter:
                 file.replace(json_text.members(self._construct, 1, self._problem))
 
     def _failed(self, failure: Exception) -> None:
-        reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
-        self._problems[f"cannot write: {reason}"] += 1
+        self._reason = reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
         self._warn(f"cannot be written ({reason}); the run goes on, what is recorded waits in memory and is tried again")
         if sum(file.waiting for file in self._grow) > _MAX_WAITING:
             self._lost += self._dump.waiting_entries
