@@ -18,8 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from msprobe.pytorch import PrecisionDebugger
 
-
-KINDS: dict[str, dict[str, Any]] = {"plain": {}, "bucket views": {"gradient_as_bucket_view": True}, "unused": {"find_unused_parameters": True}}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bucket views": {"gradient_as_bucket_view": True},
+    "unused": {"find_unused_parameters": True},
+}
 
 
 def digest(value: Any) -> str:

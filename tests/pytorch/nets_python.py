@@ -177,21 +177,30 @@ def subclasses_and_modes(_: float) -> Training:
 
 @net
 def threads(_: float) -> Training:
-    """Two threads run the model; their losses are added in the main one."""
-    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    """Four threads run the model, one after the other; their losses are added in the main one.
+
+    torch numbers the nodes of a graph in each thread on its own, and goes back by these numbers: a tool that made nodes would change the
+    order in which the four gradients of a weight are added.
+    """
+    for _ in range(200):
+        torch.ones((), requires_grad=True).abs()  # the main thread's numbers are above the others' whatever ran before
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Linear(4, 1))
 
     def forward_backward(_: int) -> torch.Tensor:
-        inputs = [torch.randn(2, 4), torch.randn(2, 4)]
-        losses: list[Any] = [None, None]
+        inputs = torch.randn(4, 3, 4)
+        losses: list[Any] = [None] * 4
 
         def work(number: int) -> None:
-            losses[number] = (model(inputs[number]) * (number + 1)).sum()
+            x = inputs[number]
+            for _ in range(number % 3):
+                x = x.requires_grad_() * 1.5
+            losses[number] = (model(x) * (number + 1)).square().sum()
 
-        workers = [threading.Thread(target=work, args=(n,)) for n in range(2)]
-        for worker in workers:
+        for number in range(4):
+            worker = threading.Thread(target=work, args=(number,))
             worker.start()
-            worker.join()  # one after the other, so that the sum of gradients has one order
-        loss = losses[0] + losses[1]
+            worker.join()
+        loss = losses[0] + losses[1] + losses[2] + losses[3]
         loss.backward()
         return loss
 

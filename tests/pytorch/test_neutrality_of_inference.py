@@ -111,7 +111,7 @@ def test_evaluation_between_training_steps_in_one_window(level: str, tmp_path: P
             model.eval()
             with torch.no_grad():
                 found += [bits(loss), bits(model(words()))]
-                with pytest.raises(Exception, match=""):
+                with pytest.raises((RuntimeError, AssertionError)):
                     model.encoder(torch.randn(2, 3))
         found += [bits(p.grad) for p in model.parameters()]
         stop()
