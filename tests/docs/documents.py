@@ -75,8 +75,8 @@ def normalised(text: str) -> list[str]:
     text = re.sub(r"\(\d+\)", "(PID)", text)
     text = re.sub(r"\bproc\d+", "procPID", text)
     text = re.sub(r"\+\d+ ms", "+N ms", text)
-    text = re.sub(r"\S*/site-packages/(\S+?):\d+ ", r".../\1:LINE ", text)  # a line of an installed library
-    text = re.sub(r" /\S*/(\w+\.py:)", r" .../\1", text)
+    text = re.sub(r"\bthrough /.*?/(\w+\.py):\d+ ", r"through .../\1:LINE ", text)  # a line of an installed library
+    text = re.sub(r"\bat /.*?/(\w+\.py:\d+ )", r"at .../\1", text)
     text = re.sub(r"-?\b\d+\.\d+(e-?\d+)?\b", "NUMBER", text)
     text = re.sub(r"\b\d+ (pass|warning|error)\b", r"N \1", text)
     return [re.sub(r" +", " ", line).strip() for line in text.strip().splitlines()]
