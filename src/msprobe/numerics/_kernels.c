@@ -113,7 +113,8 @@ static PyObject *strided_summary(void *address, long code, PyObject *shape, PyOb
         long long size = PyLong_AsLongLong(PyTuple_GetItem(shape, k));
         long long stride = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
         if (size < 0 || stride < 0) {
-            if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "dimension %zd has size %lld and stride %lld; neither may be negative", k, size, stride);
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "dimension %zd has size %lld and stride %lld; neither may be negative", k, size, stride);
             return NULL;
         }
         if (!source_add_dim(&job.source, size, stride)) {

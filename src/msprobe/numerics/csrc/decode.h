@@ -44,7 +44,7 @@ static inline void decode_narrow(int code, const void *data, int64_t n, float *o
     }
 }
 
-/* Real and imaginary parts, times scale (a power of two); n <= CHUNK. */
+/* Real and imaginary parts, of complex128 times scale (a power of two); n <= CHUNK. */
 static void decode_complex(int code, const void *data, int64_t n, double scale, double *re, double *im)
 {
     if (code == C_C128) {
@@ -53,17 +53,12 @@ static void decode_complex(int code, const void *data, int64_t n, double scale, 
             re[i] = x[2 * i] * scale;
             im[i] = x[2 * i + 1] * scale;
         }
-        return;
-    }
-    float parts[2 * CHUNK];
-    const float *x = (const float *)data;
-    if (code == C_C32) {
+    } else if (code == C_C64) {
+        path->split_parts((const float *)data, n, re, im);
+    } else {
+        float parts[2 * CHUNK];
         path->f16((const uint16_t *)data, 2 * n, parts);
-        x = parts;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        re[i] = x[2 * i] * scale;
-        im[i] = x[2 * i + 1] * scale;
+        path->split_parts(parts, n, re, im);
     }
 }
 
@@ -72,12 +67,9 @@ static void decode_magnitudes(int code, const void *data, int64_t n, double scal
 {
     double re[CHUNK], im[CHUNK];
     decode_complex(code, data, n, scale, re, im);
-    if (code == C_C128) {
+    if (code != C_C128) path->narrow_magnitudes(re, im, n, m, square);
+    else
         for (int64_t i = 0; i < n; i++) m[i] = magnitude(re[i], im[i], &square[i]);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) square[i] = re[i] * re[i] + im[i] * im[i];
-    for (int64_t i = 0; i < n; i++) m[i] = sqrt(square[i]);
 }
 
 #endif

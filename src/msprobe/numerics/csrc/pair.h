@@ -107,6 +107,7 @@ static int64_t set_aside(Side *a, Side *b, int64_t n, PairPartial *out)
     return count;
 }
 
+/* Any types of which one is complex. */
 static void pair_complex(const Side *a, const Side *b, int64_t n, Terms *t)
 {
     double square;
@@ -153,6 +154,7 @@ static void pair_block(void *ctx, int64_t k)
     PairPartial *out = &job->out[k];
     int64_t start = (job->first_block + k) * BLOCK, stop = start + BLOCK < job->numel ? start + BLOCK : job->numel;
     int item_a = ITEM_SIZE[job->code_a], item_b = ITEM_SIZE[job->code_b];
+    int narrow_complex = (is_complex(job->code_a) || is_complex(job->code_b)) && narrow_float(job->code_a) && narrow_float(job->code_b);
     int64_t not_counted = 0;
     Side a, b;
     Terms t;
@@ -171,7 +173,8 @@ static void pair_block(void *ctx, int64_t k)
         not_counted += padded - n;
         if (job->scaled) pair_scaled(job, &a, &b, padded, &t);
         else {
-            if (a.has_im | b.has_im) pair_complex(&a, &b, padded, &t);
+            if (narrow_complex) path->pair_narrow_complex(&a, &b, padded, &t);
+            else if (a.has_im | b.has_im) pair_complex(&a, &b, padded, &t);
             else path->pair_real(&a, &b, padded, &t);
             path->pair_relative(&t, padded, job->eps);
         }

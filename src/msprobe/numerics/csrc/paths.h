@@ -11,10 +11,13 @@ typedef struct {
     const char *name;
     AccFn f32, f64;
     void (*magnitudes)(const double *RESTRICT, const double *RESTRICT, int64_t, Acc *RESTRICT);
+    void (*split_parts)(const float *RESTRICT, int64_t, double *RESTRICT, double *RESTRICT);
+    void (*narrow_magnitudes)(const double *RESTRICT, const double *RESTRICT, int64_t, double *RESTRICT, double *RESTRICT);
     AccFn ints[C_I64 + 1]; /* by dtype code */
     DecodeFn bf16, f16;
     int (*all_finite)(const double *RESTRICT, const double *RESTRICT, int64_t);
     void (*pair_real)(const Side *RESTRICT, const Side *RESTRICT, int64_t, Terms *RESTRICT);
+    void (*pair_narrow_complex)(const Side *RESTRICT, const Side *RESTRICT, int64_t, Terms *RESTRICT);
     void (*pair_relative)(Terms *RESTRICT, int64_t, double);
     void (*pair_sums)(const Terms *RESTRICT, int64_t, PairAcc *RESTRICT);
     void (*pair_distances)(const Terms *RESTRICT, int64_t, PairAcc *RESTRICT);
