@@ -199,7 +199,26 @@ def test_without_any_bit_identical_value_a_tolerance_decides_and_is_mentioned(tm
     assert findings.first.call.name == "Functional.relu.0.forward"
     text = "\n".join(line.text for line in describe(outcome))
     assert "inputs equal up to rounding" in text
-    assert "no tensor is bit-identical" in text
+    assert "equal up to rounding, not to the last bit" in text
+
+
+def test_statistics_of_two_tools_are_compared_up_to_rounding(tmp_path: Path) -> None:
+    """Only our dumps have a meta.json. The other tool adds up in float32: its Mean and Norm differ in the last digits, its Max does not."""
+    data = {
+        "Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0, Norm=4.5)]),
+        "Torch.b.0.forward": api([tensor(2.0)], [tensor(3.0)]),
+    }
+    theirs = {
+        "Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0, Norm=4.5000001)]),
+        "Torch.b.0.forward": api([tensor(2.0)], [tensor(5.0)]),
+    }
+    target, golden = write_dump(tmp_path / "t", data), write_dump(tmp_path / "g", theirs)
+    assert compare(target, golden, tmp_path / "o").reports[0].findings.exact
+    (tmp_path / "t" / "meta.json").write_text("{}")
+    report = compare(target, golden, tmp_path / "o").reports[0]
+    assert not report.findings.exact
+    assert report.findings.first is not None and report.findings.first.call.name == "Torch.b.0.forward"
+    assert any("different tools" in note for note in report.notes)
 
 
 def test_rounding_is_reported_with_the_first_difference_beyond_it(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def _differences(outcome: Outcome) -> Iterator[Line]:
     yield Line(f"First difference{where}: {headline(first)}", "head")
     yield from _block(first, chosen.location, chosen.mode)
     if not chosen.findings.exact:
-        yield Line("  (no tensor is bit-identical in the two runs; values count as equal up to rounding)", "dim")
+        yield Line("  (values count as equal up to rounding, not to the last bit)", "dim")
     if first.within_rounding:
         yield from _beyond(chosen)
     if chosen.findings.unmatched is not None and chosen.findings.unmatched_is_earlier:
@@ -146,7 +146,13 @@ def headline(difference: FirstDifference) -> str:
     inside = f" in {module}" if module is not None else ""
     keys = ", ".join(row.pair.target.key for row in difference.rows[:_SHOWN_ROWS] if row.pair.target is not None)
     if difference.kind == "parameter":
-        return f"the parameter {_parameters(difference)} of {call} differs ({_inputs(difference)})"
+        several = len(difference.rows) > 1
+        what = (
+            f"parameters {_parameters(difference)} of {call} differ"
+            if several
+            else f"the parameter {_parameters(difference)} of {call} differs"
+        )
+        return f"{what} ({_inputs(difference)})"
     if difference.kind == "gradient":
         return f"the gradient of {_parameters(difference)} in {call} differs (everything before it agrees)"
     if difference.kind == "first input":
