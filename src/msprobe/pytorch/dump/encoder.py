@@ -17,7 +17,10 @@ Record = Any
 """A JSON value in the shape of dump.json."""
 Path = tuple[str, ...]
 
-_MAX_DEPTH = 400
+_MAX_DEPTH = 200  # four frames of ours each, of the thousand that Python allows by default
+_MAX_CONTAINERS = 10_000
+_WIDE = 1 << 4096
+"""Integers beyond it are recorded as text."""
 _describe = numerics.describe
 _TABLE = {
     getattr(torch, name): ("torch.Tensor", code, f"torch.{name}") for name, code in numerics.CODE.items() if hasattr(torch, name)
@@ -28,7 +31,7 @@ _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 class Side:
     """One side of one call while it is being recorded: where its values belong, and the tensors met on the way."""
 
-    __slots__ = ("entry", "leaves", "role", "save", "tensors")
+    __slots__ = ("entry", "leaves", "open", "role", "save", "tensors", "values")
 
     def __init__(self, entry: str, role: str, save: bool) -> None:
         self.entry = entry
@@ -38,6 +41,10 @@ class Side:
         self.leaves: list[torch.Tensor] = []
         """Tensors that require grad, in order."""
         self.tensors = 0
+        self.values = 0
+        """Containers met so far."""
+        self.open: set[int] = set()
+        """ids of the containers being walked."""
 
 
 class Encoder:
@@ -65,7 +72,7 @@ class Encoder:
 
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        if issubclass(type(value), tuple) and not hasattr(type(value), "_fields"):
             return self.positional(value, side)
         return [self.value(value, ("0",), side)]
 
@@ -76,12 +83,12 @@ class Encoder:
             return self.tensor(value, path, side)
         if value is None:
             return None
-        if kind in PLAIN:
+        if kind in PLAIN and (kind is not int or -_WIDE < value < _WIDE):
             return {"type": kind.__name__, "value": value}
         try:
-            return self._other(value, path, side)
+            return self._other(value, kind, path, side)
         except Exception as error:  # whatever a user's object does when looked at stays out of the user's run
-            self._report(side.entry, f"{side.role} {'.'.join(path)}: {kind.__name__} could not be recorded: {error!r}")
+            self._report(side.entry, f"{side.role} {'.'.join(path)}: {kind.__name__} could not be recorded: {type(error).__name__}")
             return None
 
     def tensor(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
@@ -116,34 +123,61 @@ class Encoder:
         return record
 
     def _keyword_value(self, key: str, value: Any, side: Side) -> Record:
-        if value is not None and not isinstance(value, torch.Tensor):
-            if key in ("dtype", "output_dtype"):
-                return {"type": "torch.dtype", "value": str(value)}
-            if key == "device":
-                return {"type": "torch.device", "value": value if isinstance(value, int) else str(value)}
+        kind = type(value)
+        if key == "device" and kind in (str, int):
+            return {"type": "torch.device", "value": value}
+        if key in ("dtype", "output_dtype") and kind in (str, type):
+            return {"type": "torch.dtype", "value": str(value)}
         return self.value(value, (key,), side)
 
-    def _other(self, value: Any, path: Path, side: Side) -> Record:
-        if isinstance(value, torch.Tensor):
+    def _other(self, value: Any, kind: type, path: Path, side: Side) -> Record:
+        # issubclass of the type, not isinstance: that would ask the object for its __class__, which may be anything.
+        if issubclass(kind, torch.Tensor):
             return self._unusual(value, path, side)
-        if isinstance(value, np.ndarray):
+        if issubclass(kind, np.ndarray):
             return self._array(value)
-        if len(path) > _MAX_DEPTH:
-            self._report(side.entry, f"{side.role}: nested deeper than {_MAX_DEPTH} levels or containing itself")
-            return None
-        if isinstance(value, Mapping):
-            return {str(k): self.value(v, (*path, str(k)), side) for k, v in value.items()}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {k: self.value(v, (*path, k), side) for k, v in zip(value._fields, value, strict=False)}
-        plain, record = plain_record(value)
+        plain, record = plain_record(value, kind)
         if plain:
             return record
-        if isinstance(value, list | tuple):
+        if not (issubclass(kind, list | tuple | Mapping) or dataclasses.is_dataclass(kind)):
+            return None
+        identity = id(value)
+        if identity in side.open:
+            self._report(side.entry, f"{side.role} {'.'.join(path[:8])}: contains itself")
+            return None
+        side.values += 1
+        if len(path) > _MAX_DEPTH or side.values > _MAX_CONTAINERS:
+            limit = f"{_MAX_DEPTH} levels" if len(path) > _MAX_DEPTH else f"{_MAX_CONTAINERS} containers"
+            self._report(side.entry, f"{side.role}: nested deeper or wider than {limit}: the rest is left out")
+            return None
+        side.open.add(identity)
+        try:
+            return self._container(value, kind, path, side)
+        finally:
+            side.open.discard(identity)
+
+    def _container(self, value: Any, kind: type, path: Path, side: Side) -> Record:
+        if issubclass(kind, Mapping):
+            records: dict[str, Record] = {}
+            for key, item in value.items():
+                text = str(key)
+                if text in records:  # 1 and "1"
+                    text = f"{text}#{type(key).__name__}{len(records)}"
+                records[text] = self.value(item, (*path, text), side)
+            return records
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return {k: self.value(v, (*path, k), side) for k, v in zip(kind._fields, value, strict=False)}
+        if issubclass(kind, list | tuple):
             return [self.value(v, (*path, str(i)), side) for i, v in enumerate(value)]
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = [f.name for f in dataclasses.fields(value)]
-            return {k: self.value(getattr(value, k, None), (*path, k), side) for k in fields}
-        return None
+        return {f.name: self._field(value, f.name, path, side) for f in dataclasses.fields(value)}
+
+    def _field(self, value: Any, name: str, path: Path, side: Side) -> Record:
+        try:
+            item = getattr(value, name, None)
+        except Exception as error:
+            self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {type(error).__name__}")
+            return None
+        return self.value(item, (*path, name), side)
 
     def _array(self, array: np.ndarray[Any, Any]) -> Record:
         high, low, mean, norm = (None,) * 4

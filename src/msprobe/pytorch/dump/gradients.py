@@ -14,7 +14,7 @@ import torch
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Side
-from msprobe.pytorch.dump.graph_walk import Boundary, Edge, LeafEdges, find_boundary, single_node
+from msprobe.pytorch.dump.graph_walk import Boundary, Edge, LeafEdges, dtype_at, find_boundary, single_node
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
@@ -69,6 +69,8 @@ class GradientObservers:
         self.task = -1
         """The latest backward pass in which a recorded call's gradient came."""
         self._handles: list[tuple[_Call | None, Any]] = []
+        self._makers: dict[int, list[str]] = {}
+        """id of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
     def watch(
@@ -83,6 +85,9 @@ class GradientObservers:
             floor: the thread's sequence number before the call.
             forced: record it whatever `sink.wants` says.
         """
+        for edge in outputs:
+            if edge is not None:
+                self._makers.setdefault(id(edge[0]), []).append(name)
         single = single_node(outputs, inputs, floor)
         if single is not None:
             one = _OneNodeCall(self, name, parent, single.positions, single.outputs, len(outputs), len(inputs))
@@ -90,12 +95,22 @@ class GradientObservers:
             self._handles.append((one, single.node.register_hook(one)))
             return
         boundary = find_boundary(outputs, inputs, floor)
+        if boundary.views_changed:
+            self._tell_cut(name, boundary)
         if boundary.outputs:
             call = _GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             call.forced = forced
             for node, handle in call.attach(boundary):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((call if node.next_functions else None, handle))
+
+    def _tell_cut(self, name: str, boundary: Boundary) -> None:
+        """A view changed in place: autograd replaced the node that made it, so nobody's gradient can be read there any more."""
+        for edge in boundary.slots.keys() - boundary.contributions.keys():
+            reason = "a view was changed in place, and autograd keeps no gradient of what it was before"
+            self.report(name, reason)
+            for maker in self._makers.get(id(edge[0]), ()):
+                self.report(maker, f"{reason} (by {name})")
 
     def at_end(self, task: int, finish: Callable[[int], None]) -> None:
         """Call `finish(task)` when backward pass number `task` ends, or at the latest when the step does."""
@@ -125,6 +140,7 @@ class GradientObservers:
             if call is None or call.passes:
                 handle.remove()
         self._handles.clear()
+        self._makers.clear()
         self.leaves.clear()
 
 
@@ -233,11 +249,15 @@ class _OneNodeCall(_Call):
 
 
 class _GraphCall(_Call):
-    """A call that is several nodes of the graph; its gradients are collected over one backward pass at a time."""
+    """A call that is several nodes of the graph; its gradients are collected over one backward pass at a time.
+
+    Observers are held by their nodes and must not hold nodes, or the graph would never be freed: edges become numbers here.
+    """
 
     __slots__ = (
         "_sums",
         "contributions",
+        "dtypes",
         "entry",
         "input_nodes",
         "inputs_left",
@@ -253,12 +273,11 @@ class _GraphCall(_Call):
 
     def __init__(self, observers: GradientObservers, name: str, parent: str | None, boundary: Boundary, outputs: int, inputs: int) -> None:
         super().__init__(observers, name, parent, outputs, inputs)
-        # Observers are held by their nodes: they must not hold nodes, or the graph would never be freed. Edges become numbers.
-        numbers = {edge: index for index, edge in enumerate(boundary.slots)}
         self.slots = list(boundary.slots.values())
-        self.contributions = [boundary.contributions.get(edge, 0) for edge in numbers]
+        self.contributions = [boundary.contributions.get(edge, 0) for edge in boundary.slots]
+        self.dtypes = [dtype_at(edge) for edge in boundary.slots]
         self.passed_through = boundary.passed_through
-        self.input_nodes = len(boundary.inputs)
+        self.input_nodes = len(boundary.places)
         self.nodes = len(boundary.outputs) + self.input_nodes
         self.inputs_left = 0
         self.entry: Any = None
@@ -267,17 +286,19 @@ class _GraphCall(_Call):
         self.tensors = 0
         self.received: list[Any] = []
         self.passed_on: list[Any] = []
-        self._sums: dict[int, tuple[list[torch.Tensor], int]] = {}
+        self._sums: dict[Any, tuple[list[torch.Tensor], int]] = {}
 
     def attach(self, boundary: Boundary) -> list[tuple[Any, Any]]:
         """Put the observers on the graph; gives nodes and the handles that remove them."""
         numbers = {edge: index for index, edge in enumerate(boundary.slots)}
+        inner = {edge: -1 - index for index, edge in enumerate(boundary.inner)}  # negative: outputs that the call itself goes on with
         handles = []
         for node, outputs in boundary.outputs.items():
-            handles.append((node, node.register_prehook(_OutputNode(self, outputs))))
-        for node, inputs in boundary.inputs.items():
-            plan = [(position, numbers[edge]) for position, edge in inputs]
-            handles.append((node, node.register_hook(_InputNode(self, plan))))
+            plan = [(slot, number, inner.get((node, number), 0)) for slot, number in outputs]
+            handles.append((node, node.register_prehook(_OutputNode(self, plan))))
+        for node, places in boundary.places.items():
+            targets = [(place.position, inner[place.edge] if place.inner else numbers[place.edge]) for place in places]
+            handles.append((node, node.register_hook(_InputNode(self, targets))))
         return handles
 
     def begin(self) -> bool:
@@ -314,8 +335,14 @@ class _GraphCall(_Call):
         self.tensors += side.tensors
 
     def contribute(self, edge: int, gradient: Any) -> None:
-        """One place's contribution to an input's gradient; the sum is recorded when all places have given theirs."""
-        places = self.contributions[edge]
+        """One place's contribution to an input's gradient; the sum is recorded when all places have given theirs.
+
+        Contributions to the call's own outputs (`edge` below zero) are kept until that output's gradient arrives.
+        """
+        if edge >= 0 and gradient is not None and self.dtypes[edge] not in (None, gradient.dtype):
+            with torch.no_grad(), torch_internals.no_dispatch_modes():
+                gradient = gradient.to(self.dtypes[edge])
+        places = self.contributions[edge] if edge >= 0 else 0
         if places == 1:
             self.record(gradient, "output", self.slots[edge])
             return
@@ -327,6 +354,17 @@ class _GraphCall(_Call):
             self.record(_total(given), "output", self.slots[edge])
         else:
             self._sums[edge] = (given, count + 1)
+
+    def from_outside(self, inner: int, gradient: Any) -> Any:
+        """The part of an output's gradient that comes from outside the call, None where nothing does."""
+        given, _ = self._sums.pop(inner, ([], 0))
+        if not given or gradient is None:
+            return gradient
+        own = _total(given)
+        if own is None or own is gradient or (len(given) == 1 and _same_memory(given[0], gradient)):
+            return None if own is not None else gradient
+        with torch.no_grad(), torch_internals.no_dispatch_modes():
+            return None if torch.equal(own, gradient) else gradient.detach() - own
 
     def fired(self) -> None:
         """One node is through; the last one completes the entry.
@@ -343,7 +381,8 @@ class _GraphCall(_Call):
         """The backward pass is over: what has not come does not come."""
         if self.left and task == self.task:
             for edge, (given, _) in list(self._sums.items()):
-                self.record(_total(given), "output", self.slots[edge])
+                if edge >= 0:
+                    self.record(_total(given), "output", self.slots[edge])
             self._sums.clear()
             self.left = 0
             self.complete()
@@ -353,6 +392,7 @@ class _GraphCall(_Call):
         if self.entry is None:
             self.place()
         self.received, self.passed_on = [], []
+        self._sums.clear()
         if self.entry is not False:
             self.observers.sink.count(self.tensors)
             self.entry.done = True
@@ -365,11 +405,11 @@ class _GraphCall(_Call):
 
 
 class _OutputNode:
-    """Observer of a node that made one or more of a call's outputs."""
+    """Observer of a node that made one or more of a call's outputs: (slot, number of the node's output, inner edge or 0)."""
 
     __slots__ = ("call", "outputs")
 
-    def __init__(self, call: _GraphCall, outputs: list[tuple[int, int]]) -> None:
+    def __init__(self, call: _GraphCall, outputs: list[tuple[int, int, int]]) -> None:
         self.call, self.outputs = call, outputs
 
     def __call__(self, grad_outputs: tuple[Any, ...]) -> None:
@@ -378,11 +418,14 @@ class _OutputNode:
             began = perf_counter()
             with _NoTorchFunction():
                 if call.begin():
-                    for slot, number in self.outputs:
-                        call.record(grad_outputs[number], "input", [slot])
+                    for slot, number, inner in self.outputs:
+                        gradient = grad_outputs[number]
                         through = call.passed_through.get(slot)
                         if through is not None:
-                            call.record(grad_outputs[number], "output", through)
+                            call.record(gradient, "output", through)
+                        if inner:
+                            gradient = call.from_outside(inner, gradient)
+                        call.record(gradient, "input", [slot])
                     call.fired()
             call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
@@ -390,12 +433,12 @@ class _OutputNode:
 
 
 class _InputNode:
-    """Observer of a node that leads to one or more of a call's inputs."""
+    """Observer of a node that leads to one or more of a call's inputs: (position among its gradients, number of the edge)."""
 
-    __slots__ = ("call", "inputs")
+    __slots__ = ("call", "places")
 
-    def __init__(self, call: _GraphCall, inputs: list[tuple[int, int]]) -> None:
-        self.call, self.inputs = call, inputs
+    def __init__(self, call: _GraphCall, places: list[tuple[int, int]]) -> None:
+        self.call, self.places = call, places
 
     def __call__(self, grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         call = self.call
@@ -403,13 +446,21 @@ class _InputNode:
             began = perf_counter()
             with _NoTorchFunction():
                 if call.begin():
-                    for position, edge in self.inputs:
+                    for position, edge in self.places:
                         call.contribute(edge, grad_inputs[position])
                     call.inputs_left -= 1
                     call.fired()
             call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
             call.failed(error)
+
+
+def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two plain tensors are the same values at the same place."""
+    try:
+        return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+    except Exception:
+        return a is b
 
 
 def _total(gradients: list[Any]) -> torch.Tensor | None:

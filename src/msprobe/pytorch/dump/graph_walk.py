@@ -99,7 +99,23 @@ def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: in
             known[0].append(position)
         elif floor <= following._sequence_nr() < _LEAF_NUMBER:
             return None
-    return SingleNode(node, numbers, [known for known in slots.values() if known[0]])
+    if not all(known[0] for known in slots.values()):
+        return None  # an input that is reached another way, or not at all: the walk tells
+    return SingleNode(node, numbers, list(slots.values()))
+
+
+class Place(NamedTuple):
+    """Where a contribution to a gradient comes from.
+
+    Attributes:
+        position: in the `next_functions` of a node, and so among its gradients.
+        edge: the edge it leads to.
+        inner: True where the edge is an output of the call itself: what flows there comes from inside the call.
+    """
+
+    position: int
+    edge: Edge
+    inner: bool
 
 
 @dataclass
@@ -108,17 +124,21 @@ class Boundary:
 
     Attributes:
         outputs: node -> pairs (slot of the output, number of the node's output).
-        inputs: boundary node -> pairs (position in its `next_functions`, edge of an input).
+        places: node -> the places on it whose gradients are wanted.
         slots: edge of an input -> the slots of the inputs that share it.
-        contributions: edge of an input -> how many places of boundary nodes lead to it.
+        contributions: edge of an input -> how many places lead to it.
+        inner: edge of an output -> how many places inside the call lead to it.
         passed_through: slots of outputs that are an input itself -> the input's slots.
+        views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
     """
 
     outputs: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
-    inputs: dict[Any, list[tuple[int, Edge]]] = field(default_factory=dict)
+    places: dict[Any, list[Place]] = field(default_factory=dict)
     slots: dict[Edge, list[int]] = field(default_factory=dict)
     contributions: dict[Edge, int] = field(default_factory=dict)
+    inner: dict[Edge, int] = field(default_factory=dict)
     passed_through: dict[int, list[int]] = field(default_factory=dict)
+    views_changed: bool = False
 
 
 def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> Boundary:
@@ -134,26 +154,58 @@ def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: 
         if edge is not None:
             slots.setdefault(edge, []).append(slot)
     todo: list[Any] = []
+    ends: set[Edge] = set()
     for slot, edge in enumerate(outputs):
         if edge is None:
             continue
         node, number = edge
         if edge in slots:
             found.passed_through[slot] = slots[edge]
-        elif node not in found.outputs and node._sequence_nr() >= floor:
-            todo.append(node)
+        elif node._sequence_nr() >= floor:
+            ends.add(edge)
+            if node not in found.outputs:
+                todo.append(node)
         found.outputs.setdefault(node, []).append((slot, number))
     seen = set(todo)
     while todo:
         node = todo.pop()
-        for position, (following, number) in enumerate(node.next_functions):
+        if node.name() == "torch::autograd::CopySlices":
+            found.views_changed = True
+        for position, edge in enumerate(node.next_functions):
+            following = edge[0]
             if following is None:
                 continue
-            edge = (following, number)
-            if edge in slots:
-                found.inputs.setdefault(node, []).append((position, edge))
-                found.contributions[edge] = found.contributions.get(edge, 0) + 1
-            elif following not in seen and following._sequence_nr() >= floor:
-                seen.add(following)
-                todo.append(following)
+            if edge not in slots:
+                if edge in ends:
+                    found.places.setdefault(node, []).append(Place(position, edge, True))
+                    found.inner[edge] = found.inner.get(edge, 0) + 1
+                cast = _through_cast(following)
+                if cast is None or cast not in slots:
+                    if following not in seen and following._sequence_nr() >= floor:
+                        seen.add(following)
+                        todo.append(following)
+                    continue
+                edge = cast
+            found.places.setdefault(node, []).append(Place(position, edge, False))
+            found.contributions[edge] = found.contributions.get(edge, 0) + 1
     return found
+
+
+def _through_cast(node: Any) -> Edge | None:
+    """The edge behind a node that only converts a dtype.
+
+    Under autocast a weight is converted once and the result is used by all calls in the block: the conversion belongs to no call, and a
+    call's own contribution is what arrives before it.
+    """
+    if node.name() != "ToCopyBackward0":
+        return None
+    following: Edge = node.next_functions[0]
+    return following if following[0] is not None else None
+
+
+def dtype_at(edge: Edge) -> torch.dtype | None:
+    """The dtype of the tensor at an edge, None where the node does not tell."""
+    try:
+        return edge[0]._input_metadata[edge[1]].dtype
+    except Exception:
+        return None

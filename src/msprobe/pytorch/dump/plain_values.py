@@ -19,36 +19,49 @@ _MEMORY_FORMATS = {
 }
 
 
-def plain_record(value: Any) -> tuple[bool, Any]:
-    """(True, record) for a value known here; (False, None) for anything else."""
-    kind = type(value).__name__
-    if isinstance(value, np.generic):
+def plain_record(value: Any, kind: type) -> tuple[bool, Any]:
+    """(True, record) for a value known here; (False, None) for anything else.
+
+    Args:
+        value: the value.
+        kind: its class, as `type` gives it: an object may lie about its `__class__`.
+    """
+    name = kind.__name__
+    if issubclass(kind, np.generic):
         item = value.item()
-        if isinstance(value, np.bool_):
-            kind = "bool"
-        return True, {"type": kind, "value": item if type(item) in PLAIN else str(item)}
-    if isinstance(value, bool | int | float | str):
-        base = next(b for b in (bool, int, float, str) if isinstance(value, b))
-        return True, {"type": kind, "value": base.__str__(value) if base is str else base(value)}
-    if isinstance(value, complex):
-        return True, {"type": kind, "value": str(value)}
+        return True, {"type": "bool" if kind is np.bool_ else name, "value": item if type(item) in PLAIN else str(item)}
+    for base in (bool, int, float, str):
+        if issubclass(kind, base):
+            return True, {"type": name, "value": _plain(value, base)}
+    if issubclass(kind, complex):
+        return True, {"type": name, "value": str(value)}
     if value is ...:
         return True, {"type": "ellipsis", "value": "..."}
-    if isinstance(value, slice):
+    if kind is slice:
         return True, {"type": "slice", "value": [_bound(value.start), _bound(value.stop), _bound(value.step)]}
-    if isinstance(value, torch.Size):
+    if kind is torch.Size:
         return True, {"type": "torch.Size", "value": [int(n) for n in value]}
-    if isinstance(value, torch.memory_format):
+    if kind is torch.memory_format:
         return True, {"type": "torch.memory_format", "format": _MEMORY_FORMATS.get(value, str(value))}
-    if isinstance(value, torch.dtype):
+    if kind is torch.dtype:
         return True, {"type": "torch.dtype", "value": str(value)}
-    if isinstance(value, torch.device):
+    if kind is torch.device:
         return True, {"type": "torch.device", "value": str(value)}
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return True, {"type": kind, "value": str(value)}
+    if issubclass(kind, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return True, {"type": name, "value": str(value)}
     if torch.distributed.is_available():
-        return _distributed_record(value)
+        return _distributed_record(value, kind)
     return False, None
+
+
+def _plain(value: Any, base: type) -> Any:
+    """The value without its subclass; an integer too long to be read again as text of hexadecimal digits."""
+    if base is str:
+        return str.__str__(value)
+    if base is int:
+        number = int.__index__(value)
+        return number if number.bit_length() <= 4096 else hex(number)
+    return base.__float__(value) if base is float else base(value)
 
 
 def _bound(value: Any) -> int | None:
@@ -67,9 +80,9 @@ def group_record(group: Any) -> dict[str, Any]:
     return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": f"{zlib.crc32(str(ranks).encode()):08x}"}
 
 
-def _distributed_record(value: Any) -> tuple[bool, Any]:
-    if isinstance(value, torch.distributed.ProcessGroup):
+def _distributed_record(value: Any, kind: type) -> tuple[bool, Any]:
+    if issubclass(kind, torch.distributed.ProcessGroup):
         return True, group_record(value)
-    if isinstance(value, torch.distributed.ReduceOp | torch.distributed.ReduceOp.RedOpType):
+    if issubclass(kind, torch.distributed.ReduceOp | torch.distributed.ReduceOp.RedOpType):
         return True, {"type": "torch.distributed.ReduceOp", "value": str(value)}
     return False, None
