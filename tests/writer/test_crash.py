@@ -38,20 +38,22 @@ for step in range(1000):
             time.sleep(0.001)
     writer.close()
 """
+KILLING = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(growing_file.__file__).parents[2])}
 
 
 def start(root: Path, log: Path, size: int, mode: str) -> subprocess.Popen[bytes]:
     with open(log, "wb") as output:
-        return subprocess.Popen([sys.executable, "-c", CHILD, str(root), str(size), mode], stdout=output, env=ENVIRONMENT)
+        command = [sys.executable, "-c", CHILD, str(root), str(size), mode]
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
 
 
 def check(root: Path, log: Path, end: float) -> int:
-    """Every document is valid; returns how many entries were found."""
+    """Every document is valid and holds what was finished before `end`; returns how many entries were found."""
     finished: dict[int, set[str]] = {}
     for line in log.read_text().splitlines():
         parts = line.split()
-        if len(parts) == 3 and float(parts[2]) < end - 1:
+        if len(parts) == 3 and float(parts[2]) < end:
             finished.setdefault(int(parts[0]), set()).add(f"Torch.add.{parts[1]}.forward")
     found = 0
     for step, directory in layout.steps(root).items():
@@ -68,7 +70,7 @@ def check(root: Path, log: Path, end: float) -> int:
     return found
 
 
-def kill_at_random(tmp_path: Path, seed: int) -> int:
+def kill_at_random(tmp_path: Path, seed: int, signals: tuple[signal.Signals, ...] = KILLING, may_lose: float = 1.0) -> int:
     chance = random.Random(seed)
     root, log = tmp_path / f"dump{seed}", tmp_path / f"log{seed}"
     child = start(root, log, chance.choice([10, 3000, 60_000]), chance.choice(["flushing", "plain"]))
@@ -78,9 +80,9 @@ def kill_at_random(tmp_path: Path, seed: int) -> int:
         assert child.poll() is None
         time.sleep(0.005)
     time.sleep(chance.uniform(0, 1.6 if seed % 4 == 0 else 0.5))
-    child.send_signal(chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT]))
+    child.send_signal(chance.choice(signals))
     child.wait()
-    return check(root, log, time.monotonic())
+    return check(root, log, time.monotonic() - may_lose)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -88,9 +90,18 @@ def test_killed_at_a_random_moment(seed: int, tmp_path: Path) -> None:
     kill_at_random(tmp_path, seed)
 
 
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_interrupted_at_a_random_moment(seed: int, tmp_path: Path) -> None:
+    """Ctrl-C, in close() and in flush() too: the process ends by itself, so nothing at all is lost."""
+    kill_at_random(tmp_path, seed, (signal.SIGINT,), may_lose=0)
+    assert not list(tmp_path.glob("**/.*"))
+
+
 @pytest.mark.slow
 def test_killed_often(tmp_path: Path) -> None:
     assert sum(kill_at_random(tmp_path, seed) for seed in range(100, 180)) > 1000
+    assert sum(kill_at_random(tmp_path, seed, (signal.SIGINT,), may_lose=0) for seed in range(200, 260)) > 1000
+    assert not list(tmp_path.glob("dump2*/**/.*"))
 
 
 IN_THE_MIDDLE = """

@@ -146,7 +146,8 @@ def test_an_earlier_run_is_replaced(tmp_path: Path, strict: Any) -> None:
     os.link(tmp_path / "dump.json", tmp_path / "kept as.json")
     (tmp_path / "dump_tensor_data").mkdir()
     (tmp_path / "dump_tensor_data" / "old.pt").write_text("x")
-    writer = open_writer(tmp_path)
+    (tmp_path / "dump_tensor_data" / ".0a1b2c3d.next").write_text("half a tensor")
+    writer = open_writer(tmp_path, tensors=True)
     kept = ["..meta.json.next", "dump_tensor_data", "kept as.json"]
     assert sorted(os.listdir(tmp_path)) == sorted([*FILES, *kept])
     assert strict(tmp_path / "dump.json")["data"] == {}
@@ -156,7 +157,7 @@ def test_an_earlier_run_is_replaced(tmp_path: Path, strict: Any) -> None:
     writer.close()
     assert list(strict(tmp_path / "dump.json")["data"]) == ["a", "b"]
     assert (tmp_path / "kept as.json").read_text().startswith("stale")
-    assert (tmp_path / "dump_tensor_data" / "old.pt").exists()
+    assert os.listdir(tmp_path / "dump_tensor_data") == ["old.pt"]
 
 
 @pytest.mark.parametrize("flush_between", [False, True])
@@ -517,3 +518,35 @@ def test_another_file_that_cannot_be_written_is_told_of(
     assert len(strict(tmp_path / "stack.json")) == 3
     assert (report.lost, dict(report.problems)) == (0, {"stack.json is not complete: Permission denied": 1})
     assert len(warnings) == 1
+
+
+def test_what_is_wrong_beside_the_entries_does_not_stop_them(tmp_path: Path, strict: Any) -> None:
+    writer = open_writer(tmp_path)
+    writer.add("a", {}, True)
+    writer.add_stack("a", ["unhashable"], ["f"])
+    writer.add_call({}, None)  # type: ignore[arg-type]
+    writer.error(3)  # type: ignore[arg-type]
+    writer.meta["odd"] = {1 + 2j}
+    writer.flush()
+    writer.flush()
+    writer.add("b", {}, True)
+    writer.add_stack("b", 1, ["f"])
+    writer.add_call("b", None)
+    report = writer.close()
+    assert strict(tmp_path / "dump.json")["data"] == {"a": {}, "b": {}}
+    assert strict(tmp_path / "stack.json") == {"0": [["b"], ["f"]]}
+    assert strict(tmp_path / "construct.json") == {"b": None}
+    assert strict(tmp_path / "meta.json") == {"odd": None}
+    assert report.lost == 0
+    assert len(report.problems) == 3
+    assert len((tmp_path / "dump_error_info.log").read_text().splitlines()) == 4
+
+
+def test_an_unfinished_entry_with_a_bad_value_is_told_of_once(tmp_path: Path, strict: Any) -> None:
+    writer = open_writer(tmp_path)
+    entry = writer.add("a", {"x": 1j})
+    for _ in range(3):
+        writer.flush()
+        assert strict(tmp_path / "dump.json")["data"] == {"a": {"x": None}}
+    entry.done = True
+    assert list(writer.close().problems.values()) == [1]

@@ -25,6 +25,7 @@ Buffer = bytes | bytearray | memoryview
 _MAX_EXPANSION = 256 << 20
 # Bytes from which a file is written under another name first: smaller ones are written by one system call, which nothing tears.
 _CAREFUL_FROM = 1 << 16
+UNFINISHED = ".next"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -41,7 +42,7 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer) -> int:
         raise ValueError(f"{len(view)} bytes given for {dtype} of shape {tuple(shape)}, which has {around.nbytes}")
     head, tail = around.around(zlib.crc32(view))
     size = len(head) + len(view) + len(tail)
-    target = path if size < _CAREFUL_FROM else os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}.next")
+    target = path if size < _CAREFUL_FROM else os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{UNFINISHED}")
     try:
         descriptor = os.open(target, _FLAGS, 0o666)
     except FileExistsError:

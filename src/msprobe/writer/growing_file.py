@@ -121,7 +121,7 @@ class GrowingFile:
     def intact(self) -> bool:
         """False where someone removed or changed the final file."""
         try:
-            return self._state.closing == b"" or os.stat(self.path).st_size == self.size
+            return os.stat(self.path).st_size == self.size or self._state.closing == b""
         except OSError:
             return False
 

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from msprobe.format import layout
+from msprobe.format import layout, tensor_file
 from msprobe.writer.exchange import put_over
 from msprobe.writer.growing_file import GrowingFile, hidden_name, write_new
 
@@ -20,6 +20,7 @@ class StepFiles:
         self._directory = directory
         self._growing = growing
         self._tensors = tensors
+        self._tensor_directory = os.path.join(directory, layout.TENSORS)
         self._meta = os.path.join(directory, layout.META)
         self._errors = os.path.join(directory, layout.ERRORS)
         self._meta_size = 0
@@ -33,8 +34,8 @@ class StepFiles:
         """Make the directory and an empty, valid document under every name; what an earlier run left under them is replaced."""
         if not _make_directory(self._directory):
             self._remove_leftovers()
-        if self._tensors:
-            _make_directory(os.path.join(self._directory, layout.TENSORS))
+        if self._tensors and not _make_directory(self._tensor_directory):
+            self._remove_unfinished_tensors()
         main, *others = self._growing
         _place(main.hidden, main.path, main.shell)
         # The other documents start as the same two bytes: one file under several names, until each gets its own content.
@@ -57,7 +58,7 @@ class StepFiles:
         """Make again what someone took away, as empty documents; returns which."""
         _make_directory(self._directory)
         if self._tensors:
-            _make_directory(os.path.join(self._directory, layout.TENSORS))
+            _make_directory(self._tensor_directory)
         gone = [file for file in self._growing if not file.intact()]
         for file in gone:
             _place(file.hidden, file.path, file.shell)
@@ -74,7 +75,7 @@ class StepFiles:
         count = len(lines)
         if not count:
             return
-        text = "".join(line.rstrip("\n") + "\n" for line in lines[:count])
+        text = "".join(str(line).rstrip("\n") + "\n" for line in lines[:count])
         descriptor = os.open(self._errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
             view = memoryview(text.encode("utf-8", "backslashreplace"))
@@ -92,6 +93,12 @@ class StepFiles:
             twin = name.startswith(".") and name.rstrip("~").endswith(".next") and name.rstrip("~")[1:-5] in contract
             if twin or name in contract - mine:
                 os.unlink(os.path.join(self._directory, name))
+
+    def _remove_unfinished_tensors(self) -> None:
+        """What a killed process left half-written."""
+        for name in os.listdir(self._tensor_directory):
+            if name.startswith(".") and name.endswith(tensor_file.UNFINISHED):
+                os.unlink(os.path.join(self._tensor_directory, name))
 
 
 def _make_directory(path: str) -> bool:

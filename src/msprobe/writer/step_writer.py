@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,7 +85,7 @@ class StepWriter:
         self._table = StackTable()
         self._meta_text = ""
         self._lost = 0
-        self._problems: Counter[str] = Counter()
+        self._problems: dict[str, int] = {}
         self._warned = False
         self._reason = "the directory was removed during the run"
         self._lock = threading.RLock()
@@ -246,7 +245,10 @@ class StepWriter:
     def _write_small_files(self) -> None:
         self._files.append_errors(self._errors)
         if self.meta:
-            text = json_text.document(self.meta, self._problem)
+            try:
+                text = json_text.document(self.meta, self._problem)
+            except RuntimeError:  # it was changed meanwhile; the next flush comes
+                return
             if text != self._meta_text:
                 self._files.write_meta(text)
                 self._meta_text = text
@@ -259,15 +261,22 @@ class StepWriter:
         count = len(self._entries)
         transient = self._collect_entries(self._entries[:count]) if count or self._pending else ""
         del self._entries[:count]
-        count = len(self._calls)
-        if count and self._extra_info:
-            self._collect_calls(self._calls[:count])
-        del self._calls[:count]
-        count = len(self._stacks)
-        if count and self._extra_info:
-            self._stack_file.append(self._table.add(self._stacks[:count], self._problem))
-        del self._stacks[:count]
+        if self._extra_info:
+            self._contained(self._calls, self._collect_calls)
+            self._contained(self._stacks, lambda stacks: self._stack_file.append(self._table.add(stacks, self._problem)))
+        else:
+            del self._calls[:], self._stacks[:]
         return transient
+
+    def _contained(self, items: list[Any], collect: Callable[[list[Any]], None]) -> None:
+        """What is wrong with a stack or a parent must not keep the entries from being written."""
+        count = len(items)
+        if count:
+            try:
+                collect(items[:count])
+            except Exception as failure:
+                self._problem(f"{count} lines of {layout.STACK} or {layout.CONSTRUCT} dropped ({type(failure).__name__}: {failure})")
+            del items[:count]
 
     def _collect_entries(self, entries: list[Entry]) -> str:
         waiting = self._pending + entries
@@ -290,7 +299,8 @@ class StepWriter:
         for first in range(0, len(done), _BATCH):
             self._commit(dict(done[first : first + _BATCH]))
         self._pending = pending
-        return json_text.members({entry.name: entry.data for entry in pending}, 2, self._problem)
+        # What is wrong with an unfinished one is told when it is finished.
+        return json_text.members({entry.name: entry.data for entry in pending}, 2, lambda reason: None)
 
     def _commit(self, done: dict[str, Any]) -> None:
         text = json_text.members(done, 2, self._problem)
@@ -343,5 +353,6 @@ class StepWriter:
             logger.warning("%s %s", self.directory, text)
 
     def _problem(self, reason: str) -> None:
-        self._problems[reason] += 1
-        self._errors.append(reason)
+        if reason not in self._problems:
+            self._errors.append(reason)
+            self._problems[reason] = 1
