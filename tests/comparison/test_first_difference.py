@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from msprobe.comparison.compare import PairReport, compare
+from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe, headline
 from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.outcome import PairReport
 
 from .dumps import api, backward, frame, module, tensor, write_dump
 from .net import BLOCK, FC, HEAD, Net

@@ -9,6 +9,7 @@ The stages, each in a file of its own, hand plain immutable values to each other
     calls       measured rows         -> what they say about the call
     first_difference                  -> where the two runs part
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
-    report_csv, report_summary, describe, stacks: files and words
-    compare     runs them
+    stacks, locations                 -> lines of code
+    report_csv, report_summary, describe: files and words
+    compare     runs them; outcome: what it returns
 """

@@ -5,99 +5,23 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import report_csv
 from msprobe.comparison.calls import Measured, MeasuredCall, summarise
-from msprobe.comparison.first_difference import Findings, FirstDifference, find
+from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
-from msprobe.comparison.judge import Mode, Result, count, judge
+from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.match import CallPair, match, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.outcome import Failure, Outcome, PairReport
 from msprobe.comparison.rows import Call, calls_of
-from msprobe.comparison.stacks import Frame, frames_of, locate
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Location:
-    """Lines of code where the first difference starts, as far as stack.json tells.
-
-    Attributes:
-        user: the user's line in the target run.
-        library: the line of an installed package (transformers, ...) that stands nearer to the call.
-        golden: the user's line in the golden run, when it reads otherwise than `user`.
-        inner: the user's line of the last call inside a module whose own code changed.
-    """
-
-    user: Frame | None = None
-    library: Frame | None = None
-    golden: Frame | None = None
-    inner: Frame | None = None
-
-
-@dataclass(frozen=True)
-class PairReport:
-    """The result for one pair of dumps.
-
-    Attributes:
-        pair: what was compared.
-        mode: statistics, tensor or md5.
-        csv: the file written.
-        matched: rows that both sides have.
-        counts: rows by Result.
-        lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
-        nothing_measured: why no row at all could be measured, "" when one could.
-        findings: the search for the first difference.
-        location: of the first difference; `beyond` of the first one beyond rounding; `unmatched` of the first call without partner.
-        notes: what the reader should know, one sentence each.
-    """
-
-    pair: DumpPair
-    mode: Mode
-    csv: Path
-    matched: int
-    counts: Mapping[Result, int]
-    lost: int
-    lost_example: str
-    nothing_measured: str
-    findings: Findings
-    location: Location
-    beyond: Location
-    unmatched: Frame | None
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A pair that could not be compared, and why."""
-
-    pair: DumpPair
-    message: str
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a whole comparison."""
-
-    plan: Plan
-    reports: tuple[PairReport, ...]
-    failures: tuple[Failure, ...]
-    summary: Path | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """0: all that both sides recorded agrees. 1: an `error` or `unmatched` row, a value that only one side could show, or a step or
-        rank that only one side has. 2: something could not be compared at all."""
-        if self.failures or self.plan.problems or any(report.nothing_measured for report in self.reports):
-            return 2
-        found = any(report.counts["error"] or report.counts["unmatched"] or report.lost for report in self.reports)
-        return 1 if found or self.plan.one_sided else 0
 
 
 def compare(
@@ -196,7 +120,9 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     )
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
-    location, beyond, unmatched = _locations(findings, stacks or {}, pair)
+    ours = stacks or {}
+    quiet = findings.first is None and findings.unmatched is None
+    theirs = {} if quiet else _optional(reader.read_stack, pair.golden, layout.STACK, []) or {}
     return PairReport(
         pair,
         mode,
@@ -207,9 +133,9 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         _example(lost),
         _nothing_measured(measures),
         findings,
-        location,
-        beyond,
-        unmatched,
+        location(findings.first, ours, theirs),
+        location(findings.beyond_rounding, ours, theirs),
+        unmatched_frame(findings, ours, theirs),
         tuple(notes),
     )
 
@@ -309,27 +235,3 @@ def _example(lost: Sequence[Measured]) -> str:
     if not lost or lost[0].pair.target is None or lost[0].measure is None:
         return ""
     return f"{lost[0].pair.target.name}: {lost[0].measure.reason}"
-
-
-def _locations(findings: Findings, stacks: Mapping[str, Sequence[str]], pair: DumpPair) -> tuple[Location, Location, Frame | None]:
-    if findings.first is None and findings.unmatched is None:
-        return Location(), Location(), None
-    golden_stacks = _optional(reader.read_stack, pair.golden, layout.STACK, []) or {}
-    unmatched = findings.unmatched
-    frame = None
-    if unmatched is not None:
-        frame = locate(frames_of(unmatched.name, stacks if unmatched.pair.target is not None else golden_stacks))[0]
-    return _location(findings.first, stacks, golden_stacks), _location(findings.beyond_rounding, stacks, golden_stacks), frame
-
-
-def _location(
-    difference: FirstDifference | None, stacks: Mapping[str, Sequence[str]], golden_stacks: Mapping[str, Sequence[str]]
-) -> Location:
-    if difference is None:
-        return Location()
-    user, library = locate(frames_of(difference.call.name, stacks))
-    partner = difference.call.pair.golden
-    golden = locate(frames_of(partner.name, golden_stacks))[0] if partner is not None else None
-    same = golden is None or user is None or golden.source == user.source
-    inner = locate(frames_of(difference.last_inner, stacks))[0] if difference.last_inner is not None else None
-    return Location(user, library, None if same else golden, inner)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msprobe.comparison.calls import Measured
-from msprobe.comparison.compare import Location, Outcome, PairReport
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
 from msprobe.comparison.measure import Agreement
+from msprobe.comparison.outcome import Location, Outcome, PairReport
 
 _SHOWN_ROWS = 3
 _SHOWN_RANKS = 8

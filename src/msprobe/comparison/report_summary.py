@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msprobe.comparison.compare import Outcome, PairReport
 from msprobe.comparison.describe import headline
 from msprobe.comparison.inputs import DumpPair
+from msprobe.comparison.outcome import Outcome, PairReport
 
 COLUMNS = (
     "Step",

@@ -1,0 +1,88 @@
+"""What a comparison found, as plain values for whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.comparison.first_difference import Findings
+from msprobe.comparison.inputs import DumpPair, Plan
+from msprobe.comparison.judge import Mode, Result
+from msprobe.comparison.stacks import Frame
+
+
+@dataclass(frozen=True)
+class Location:
+    """Lines of code where the first difference starts, as far as stack.json tells.
+
+    Attributes:
+        user: the user's line in the target run.
+        library: the line of an installed package (transformers, ...) that stands nearer to the call.
+        golden: the user's line in the golden run, when it reads otherwise than `user`.
+        inner: the user's line of the last call inside a module whose own code changed.
+    """
+
+    user: Frame | None = None
+    library: Frame | None = None
+    golden: Frame | None = None
+    inner: Frame | None = None
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """The result for one pair of dumps.
+
+    Attributes:
+        pair: what was compared.
+        mode: statistics, tensor or md5.
+        csv: the file written.
+        matched: rows that both sides have.
+        counts: rows by Result.
+        lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
+        nothing_measured: why no row at all could be measured, "" when one could.
+        findings: the search for the first difference.
+        location: of the first difference; `beyond` of the first one beyond rounding; `unmatched` of the first call without partner.
+        notes: what the reader should know, one sentence each.
+    """
+
+    pair: DumpPair
+    mode: Mode
+    csv: Path
+    matched: int
+    counts: Mapping[Result, int]
+    lost: int
+    lost_example: str
+    nothing_measured: str
+    findings: Findings
+    location: Location
+    beyond: Location
+    unmatched: Frame | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A pair that could not be compared, and why."""
+
+    pair: DumpPair
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a whole comparison."""
+
+    plan: Plan
+    reports: tuple[PairReport, ...]
+    failures: tuple[Failure, ...]
+    summary: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: all that both sides recorded agrees. 1: an `error` or `unmatched` row, a value that only one side could show, or a step or
+        rank that only one side has. 2: something could not be compared at all."""
+        if self.failures or self.plan.problems or any(report.nothing_measured for report in self.reports):
+            return 2
+        found = any(report.counts["error"] or report.counts["unmatched"] or report.lost for report in self.reports)
+        return 1 if found or self.plan.one_sided else 0
