@@ -9,7 +9,7 @@ from msprobe.comparison.compare import compare
 from msprobe.comparison.inputs import make_plan
 from msprobe.errors import DumpFormatError, UsageError
 
-from .dumps import api, read_csv, tensor, write_dump
+from .dumps import api, read_csv, tensor, tensor_call, write_dump
 
 DATA = {"Torch.a.0.forward": api([tensor()], [tensor(2.0)])}
 OTHER = {"Torch.a.0.forward": api([tensor()], [tensor(3.0)])}
@@ -125,7 +125,15 @@ def test_a_symbolic_link_to_a_dump(tmp_path: Path) -> None:
     path = dump(tmp_path / "a")
     (tmp_path / "link").symlink_to(tmp_path / "a", target_is_directory=True)
     (tmp_path / "file.json").symlink_to(path)
-    assert compare(tmp_path / "link", tmp_path / "file.json", tmp_path / "o").exit_code == 0
+    outcome = compare(tmp_path / "link", tmp_path / "file.json", tmp_path / "o")
+    assert outcome.exit_code == 0
+    assert outcome.reports[0].notes == ()
+
+
+def test_a_link_to_dump_json_finds_the_tensors_of_the_dump(tmp_path: Path) -> None:
+    path = tensor_call(tmp_path / "a", [1.0])
+    (tmp_path / "link.json").symlink_to(path)
+    assert compare(tmp_path / "link.json", path, tmp_path / "o").reports[0].counts["pass"] == 2
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,18 @@ def _file_pair(target: Path, golden: Path) -> DumpPair:
     files: list[Path] = []
     for path, other in ((target, golden), (golden, target)):
         if path.is_file():
-            files.append(path)
+            files.append(_followed(path))
             continue
         wanted = layout.DEBUG if other.name == layout.DEBUG else layout.DUMP
         found = path / wanted if (path / wanted).is_file() else _dump_file(path)
         files.append(found if found is not None else path / wanted)
     return DumpPair(files[0], files[1], None, _label(files[0].parent.name) if target.is_dir() else "")
+
+
+def _followed(path: Path) -> Path:
+    """Where a link to a dump.json points to, unless the other files of the dump lie beside the link."""
+    beside = (path.parent / name for name in (layout.TENSORS, layout.STACK))
+    return path.resolve() if path.is_symlink() and not any(item.exists() for item in beside) else path
 
 
 def _label(name: str) -> str:
