@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from torch import nn
 
-Bits = tuple[str, str, tuple[int, ...], bytes]
-
 
 @dataclass
 class Training:
@@ -66,24 +64,32 @@ def seed(number: int = 7) -> None:
 
 
 def bits(tensor: torch.Tensor | None) -> Any:
-    """Everything about a tensor's value, so that equality means equal bits (NaN and the sign of zero included)."""
+    """Everything about a tensor's value and layout, so that equality means equal bits (NaN and the sign of zero included)."""
     if tensor is None:
         return None
     with torch.no_grad():
         if tensor.layout == torch.sparse_coo:
             return "sparse", tensor.is_coalesced(), tuple(tensor.shape), bits(tensor._indices()), bits(tensor._values())
         plain = tensor.detach().contiguous().reshape(-1)
-        return (
-            str(tensor.dtype),
-            str(tensor.layout),
-            tuple(tensor.shape),
-            plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"",
-        )
+        content = plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+        return str(tensor.dtype), tuple(tensor.shape), tensor.stride(), content
 
 
 def randomness() -> dict[str, Any]:
     """The state of all generators, as text that can be compared."""
     return {"torch": bits(torch.get_rng_state()), "numpy": repr(np.random.get_state()), "random": hash(random.getstate())}
+
+
+def graph(loss: torch.Tensor) -> list[str]:
+    """The names of all nodes of the graph behind a tensor, in the order in which they are met."""
+    names, todo, seen = [], [loss.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            names.append(node.name())
+            todo.extend(following for following, _ in node.next_functions)
+    return names
 
 
 def state(training: Training) -> dict[str, Any]:
@@ -92,6 +98,7 @@ def state(training: Training) -> dict[str, Any]:
     for number, model in enumerate(training.models):
         for name, parameter in model.named_parameters(remove_duplicate=False):
             found[f"{number} parameter {name}"] = bits(parameter)
+            found[f"{number} version {name}"] = parameter._version
             found[f"{number} gradient {name}"] = bits(parameter.grad)
         for name, buffer in model.named_buffers(remove_duplicate=False):
             found[f"{number} buffer {name}"] = bits(buffer)
@@ -114,6 +121,7 @@ def train(
         training.optimizer.zero_grad()
         loss = training.forward_backward(number)
         outcome[f"loss {number}"] = bits(loss)
+        outcome[f"graph {number}"] = graph(loss)
         outcome.update({f"step {number} {name}": value for name, value in state(training).items() if " gradient " in name})
         training.optimizer.step()
         stop()
