@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 import torch
 from torch.autograd import graph as _graph
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 # --- function modes -------------------------------------------------------------------------------------------------------------------
@@ -26,8 +28,13 @@ TensorBase: type = torch._C.TensorBase
 
 
 def insert_mode_at_bottom(mode: Any) -> None:
-    """Put `mode` below all function modes of this thread, so that leaving a mode the user entered earlier still pops the user's."""
+    """Put `mode` below all function modes of this thread, so that leaving a mode the user entered earlier still pops the user's.
+
+    Only a default device stays below it: torch insists on finding that one at the very bottom.
+    """
     above = [pop_mode() for _ in range(mode_stack_length())]
+    if above and isinstance(above[-1], DeviceContext):
+        push_mode(above.pop())
     push_mode(mode)
     for other in reversed(above):
         push_mode(other)
@@ -64,10 +71,26 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
+LEAF_NUMBER = 2**64 - 1
+"""Sequence number of the nodes of all leaves; every other node has a smaller one."""
+
+
 def leaf_node(tensor: torch.Tensor) -> Any:
-    """The AccumulateGrad node of a leaf that requires grad."""
-    with no_dispatch_modes(), torch.enable_grad():
-        return tensor.view_as(tensor).grad_fn.next_functions[0][0]
+    """The AccumulateGrad node of a leaf that requires grad.
+
+    torch makes it on demand, and only a temporary view leads to it. The view is made in a thread of its own: it would move this thread's
+    sequence number, by which the engine orders the branches that several threads made of one graph.
+    """
+    found: list[Any] = []
+
+    def look() -> None:
+        with NoTorchFunction(), torch.enable_grad():
+            found.append(tensor.view_as(tensor).grad_fn.next_functions[0][0])
+
+    thread = threading.Thread(target=look, name="msprobe-leaf")
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 PythonNode: type = torch.autograd.function.BackwardCFunction
@@ -135,5 +158,7 @@ def is_compiled(module: torch.nn.Module) -> bool:
 
 def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
     """The module that `torch.compile` wrapped, or the module itself."""
-    original = module.__dict__.get("_modules", {}).get("_orig_mod")
-    return original if isinstance(original, torch.nn.Module) else module
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    if eval_frame is not None and isinstance(module, eval_frame.OptimizedModule):
+        return module._orig_mod
+    return module

@@ -54,7 +54,8 @@ class ThreadState(threading.local):
         self.open: list[OpenModule] = []
         self.spelling: str | None = None
         self.inside = False
-        self.has_mode = False
+        self.mode: Any = None
+        """The function mode that this thread has entered."""
         self.expanding = 0
 
     def parent(self) -> str | None:

@@ -101,9 +101,9 @@ class Selection:
         """Whether everything that runs inside this module is recorded too (`list` at level mix)."""
         return self._expand and any(item in module_name for item in self._names)
 
-    def in_scope(self) -> bool:
-        """Whether the scope is open now."""
-        return self._in_scope
+    def ends_inside(self, name: str) -> bool:
+        """Whether a module that was left out when it began ends inside the scope."""
+        return bool(self._scope) and self._in_scope and self.matches(name)
 
     def saves_tensors(self, name: str) -> bool:
         """Whether `tensor_list` asks for the values of this entry."""

@@ -109,12 +109,11 @@ static double int128_divide(Int128 t, uint64_t n)
     if (rest == 0) {
         quotient = t.low / n;
         rest = t.low % n;
-    } else /* school division; a mean fits 64 bits, so rest < n here */
+    } else /* school division; a mean fits 64 bits, so rest < n < 2^63 here */
         for (int bit = 63; bit >= 0; bit--) {
-            uint64_t carry = rest >> 63;
             rest = rest << 1 | (t.low >> bit & 1);
             quotient <<= 1;
-            if (carry || rest >= n) {
+            if (rest >= n) {
                 rest -= n;
                 quotient |= 1;
             }

@@ -28,7 +28,7 @@ class BackwardWindow:
         mode, state = self._mode, self._state
 
         def run_backward(*args: Any, **kwargs: Any) -> Any:
-            if not mode.active or state.inside or not state.has_mode:
+            if not mode.active or state.inside or state.mode is not mode:
                 return before(*args, **kwargs)
             present = torch_internals.remove_mode(mode)
             torch_internals.insert_mode_at_bottom(mode)
@@ -68,7 +68,7 @@ class ThreadWindow:
                 before(thread)
                 return
             torch_internals.insert_mode_at_bottom(mode)
-            state.has_mode = True
+            state.mode = mode
             try:
                 before(thread)
             finally:

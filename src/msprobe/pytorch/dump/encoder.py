@@ -135,7 +135,7 @@ class Encoder:
         if issubclass(kind, torch.Tensor):
             return self._unusual(value, path, side)
         if issubclass(kind, np.ndarray):
-            return self._array(value)
+            return self._array(value, path, side)
         plain, record = plain_record(value, kind)
         if plain:
             return record
@@ -179,11 +179,12 @@ class Encoder:
             return None
         return self.value(item, (*path, name), side)
 
-    def _array(self, array: np.ndarray[Any, Any]) -> Record:
+    def _array(self, array: np.ndarray[Any, Any], path: Path, side: Side) -> Record:
         high, low, mean, norm = (None,) * 4
-        if array.dtype.kind in "biufc":
+        numeric = array.dtype.kind in "biufc"
+        if numeric:
             high, low, mean, norm = numerics.summarize_array(array)
-        return {
+        record = {
             "type": "numpy.ndarray",
             "dtype": str(array.dtype),
             "shape": list(array.shape),
@@ -192,3 +193,12 @@ class Encoder:
             "Mean": mean,
             "Norm": norm,
         }
+        if numeric and array.size and side.save and self._save is not None:
+            try:
+                tensor = torch.from_numpy(np.array(array, subok=False, order="C"))
+            except TypeError:
+                return record  # a dtype that torch does not have
+            name = self._save(tensor, side, path)
+            if name is not None:
+                record["data_name"] = name
+        return record

@@ -14,7 +14,7 @@ import torch
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Side
-from msprobe.pytorch.dump.graph_walk import Boundary, Edge, LeafEdges, dtype_at, find_boundary, single_node
+from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, find_boundary, single_node
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
@@ -64,7 +64,6 @@ class GradientObservers:
         self.report = report
         self.late = late
         self.keep_input, self.keep_output = keep_input, keep_output
-        self.leaves = LeafEdges()
         self.closed = False
         self.task = -1
         """The latest backward pass in which a recorded call's gradient came."""
@@ -74,17 +73,25 @@ class GradientObservers:
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
     def watch(
-        self, name: str, parent: str | None, outputs: list[Edge | None], inputs: list[Edge | None], floor: int, forced: bool = False
+        self,
+        name: str,
+        parent: str | None,
+        tensors: list[torch.Tensor],
+        inputs: list[Edge | None],
+        floor: int,
+        forced: bool = False,
     ) -> None:
         """Record the gradients of one call from now on.
 
         Args:
             name: the backward entry's name.
             parent: its parent in construct.json.
-            outputs, inputs: edges of the tensors that require grad; `inputs` as they were before the call.
+            tensors: the outputs that require grad.
+            inputs: edges of the inputs that require grad, as they were before the call.
             floor: the thread's sequence number before the call.
             forced: record it whatever `sink.wants` says.
         """
+        outputs = edges_of(tensors, lambda reason: self.report(name, reason))
         for edge in outputs:
             if edge is not None:
                 self._makers.setdefault(id(edge[0]), []).append(name)
@@ -100,7 +107,7 @@ class GradientObservers:
         if boundary.outputs:
             call = _GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             call.forced = forced
-            for node, handle in call.attach(boundary):
+            for node, handle in call.attach(boundary, tensors):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((call if node.next_functions else None, handle))
 
@@ -141,7 +148,6 @@ class GradientObservers:
                 handle.remove()
         self._handles.clear()
         self._makers.clear()
-        self.leaves.clear()
 
 
 class _Call:
@@ -275,7 +281,7 @@ class _GraphCall(_Call):
         super().__init__(observers, name, parent, outputs, inputs)
         self.slots = list(boundary.slots.values())
         self.contributions = [boundary.contributions.get(edge, 0) for edge in boundary.slots]
-        self.dtypes = [dtype_at(edge) for edge in boundary.slots]
+        self.dtypes = [boundary.dtypes.get(edge) for edge in boundary.slots]
         self.passed_through = boundary.passed_through
         self.input_nodes = len(boundary.places)
         self.nodes = len(boundary.outputs) + self.input_nodes
@@ -288,18 +294,34 @@ class _GraphCall(_Call):
         self.passed_on: list[Any] = []
         self._sums: dict[Any, tuple[list[torch.Tensor], int]] = {}
 
-    def attach(self, boundary: Boundary) -> list[tuple[Any, Any]]:
-        """Put the observers on the graph; gives nodes and the handles that remove them."""
+    def attach(self, boundary: Boundary, leaves: list[torch.Tensor]) -> list[tuple[Any, Any]]:
+        """Put the observers on the graph; gives nodes and the handles that remove them.
+
+        Args:
+            boundary: of the call.
+            leaves: the outputs, of which some may be leaves of the graph.
+        """
         numbers = {edge: index for index, edge in enumerate(boundary.slots)}
         inner = {edge: -1 - index for index, edge in enumerate(boundary.inner)}  # negative: outputs that the call itself goes on with
         handles = []
         for node, outputs in boundary.outputs.items():
+            if type(node) is int:  # an output that is a leaf: an input, or something the module keeps
+                node = self._leaf_node(node, leaves)
+                if node is None:
+                    continue
             plan = [(slot, number, inner.get((node, number), 0)) for slot, number in outputs]
             handles.append((node, node.register_prehook(_OutputNode(self, plan))))
         for node, places in boundary.places.items():
             targets = [(place.position, inner[place.edge] if place.inner else numbers[place.edge]) for place in places]
             handles.append((node, node.register_hook(_InputNode(self, targets))))
         return handles
+
+    @staticmethod
+    def _leaf_node(identity: int, outputs: list[torch.Tensor]) -> Any:
+        for tensor in outputs:
+            if id(tensor) == identity:
+                return torch_internals.leaf_node(tensor)
+        return None
 
     def begin(self) -> bool:
         """Called by each observer first; False when nothing is to be recorded."""

@@ -14,41 +14,31 @@ import torch
 from msprobe.pytorch import torch_internals
 
 Edge = tuple[Any, int]
-_LEAF_NUMBER = 2**64 - 1
-"""Sequence number of all nodes of leaves."""
+"""(node, number of its output); for a leaf (id of the tensor, -1): its node is not made before somebody needs it."""
+_LEAF_NUMBER = torch_internals.LEAF_NUMBER
 
 
-class LeafEdges:
-    """Edges of leaves. torch makes a leaf's node on demand, which costs a temporary view, so it is kept until the step ends."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[int, tuple[torch.Tensor, torch.dtype, torch.device, Any]] = {}
-
-    def edge(self, leaf: torch.Tensor) -> Edge:
-        """The edge of a leaf that requires grad."""
-        known = self._nodes.get(id(leaf))
-        if known is not None and known[0] is leaf and known[1] is leaf.dtype and known[2] == leaf.device:
-            return known[3], 0
-        node = torch_internals.leaf_node(leaf)
-        self._nodes[id(leaf)] = (leaf, leaf.dtype, leaf.device, node)
-        return node, 0
-
-    def clear(self) -> None:
-        """Forget all nodes (and with them the leaves they hold)."""
-        self._nodes.clear()
-
-
-def edges_of(tensors: list[torch.Tensor], leaves: LeafEdges, report: Callable[[str], None]) -> list[Edge | None]:
+def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
     edges: list[Edge | None] = []
     for tensor in tensors:
         try:
             node = tensor.grad_fn
-            edges.append(leaves.edge(tensor) if node is None else (node, tensor.output_nr))
+            edges.append((id(tensor), -1) if node is None else (node, tensor.output_nr))
         except Exception as error:
             edges.append(None)
             report(f"the gradient of a tensor cannot be followed: {error!r}")
     return edges
+
+
+def _edge_behind(following: Edge) -> Edge:
+    """An entry of `next_functions` as an edge."""
+    node = following[0]
+    if node._sequence_nr() == _LEAF_NUMBER:
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return id(variable), -1
+    return following
 
 
 class SingleNode(NamedTuple):
@@ -71,6 +61,8 @@ def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: in
     if first is None:
         return None
     node = first[0]
+    if type(node) is int:
+        return None
     # A user-written backward may change the gradients it is given in place: those must be read before it runs.
     if isinstance(node, torch_internals.PythonNode):
         return None
@@ -95,10 +87,14 @@ def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: in
         if following is None:
             continue
         known = slots.get(edge)
+        if known is None:
+            number = following._sequence_nr()
+            if number == _LEAF_NUMBER:
+                known = slots.get(_edge_behind(edge))
+            elif number >= floor:
+                return None
         if known is not None:
             known[0].append(position)
-        elif floor <= following._sequence_nr() < _LEAF_NUMBER:
-            return None
     if not all(known[0] for known in slots.values()):
         return None  # an input that is reached another way, or not at all: the walk tells
     return SingleNode(node, numbers, list(slots.values()))
@@ -129,6 +125,7 @@ class Boundary:
         contributions: edge of an input -> how many places lead to it.
         inner: edge of an output -> how many places inside the call lead to it.
         passed_through: slots of outputs that are an input itself -> the input's slots.
+        dtypes: edge of an input -> its dtype, where contributions arrive in another one.
         views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
     """
 
@@ -138,6 +135,7 @@ class Boundary:
     contributions: dict[Edge, int] = field(default_factory=dict)
     inner: dict[Edge, int] = field(default_factory=dict)
     passed_through: dict[int, list[int]] = field(default_factory=dict)
+    dtypes: dict[Edge, torch.dtype] = field(default_factory=dict)
     views_changed: bool = False
 
 
@@ -161,31 +159,35 @@ def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: 
         node, number = edge
         if edge in slots:
             found.passed_through[slot] = slots[edge]
-        elif node._sequence_nr() >= floor:
+        elif type(node) is not int and node._sequence_nr() >= floor:
             ends.add(edge)
             if node not in found.outputs:
                 todo.append(node)
-        found.outputs.setdefault(node, []).append((slot, number))
+        found.outputs.setdefault(node, []).append((slot, max(number, 0)))
     seen = set(todo)
     while todo:
         node = todo.pop()
         if node.name() == "torch::autograd::CopySlices":
             found.views_changed = True
-        for position, edge in enumerate(node.next_functions):
-            following = edge[0]
+        for position, behind in enumerate(node.next_functions):
+            following = behind[0]
             if following is None:
                 continue
+            edge = _edge_behind(behind)
             if edge not in slots:
                 if edge in ends:
                     found.places.setdefault(node, []).append(Place(position, edge, True))
                     found.inner[edge] = found.inner.get(edge, 0) + 1
                 cast = _through_cast(following)
-                if cast is None or cast not in slots:
-                    if following not in seen and following._sequence_nr() >= floor:
+                if cast is None or _edge_behind(cast) not in slots:
+                    if following not in seen and floor <= following._sequence_nr() < _LEAF_NUMBER:
                         seen.add(following)
                         todo.append(following)
                     continue
-                edge = cast
+                edge = _edge_behind(cast)
+                dtype = _dtype_at(cast)
+                if dtype is not None:
+                    found.dtypes[edge] = dtype
             found.places.setdefault(node, []).append(Place(position, edge, False))
             found.contributions[edge] = found.contributions.get(edge, 0) + 1
     return found
@@ -203,7 +205,7 @@ def _through_cast(node: Any) -> Edge | None:
     return following if following[0] is not None else None
 
 
-def dtype_at(edge: Edge) -> torch.dtype | None:
+def _dtype_at(edge: Edge) -> torch.dtype | None:
     """The dtype of the tensor at an edge, None where the node does not tell."""
     try:
         return edge[0]._input_metadata[edge[1]].dtype

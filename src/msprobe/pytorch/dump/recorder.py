@@ -87,7 +87,7 @@ class Recorder:
                     self._api_ends(step, call, result)
             except Exception as error:
                 self._tell(step, call.name, f"result could not be recorded: {error!r}")
-                call.finish()
+                self._give_up(step, call)
             step.tally.spent += perf_counter() - began
         return result
 
@@ -105,7 +105,7 @@ class Recorder:
         parent = state.parent()
         if parent is None and step.keeps_construct:
             parent = self._loose_parent(step, key)
-        if step.keeps_construct:
+        if step.keeps_construct and name not in step.failed:
             step.writer.add_call(name, parent)
         sides = selection.sides
         forward = backward = selection.wants_api(api.prefix, api.name)
@@ -128,14 +128,9 @@ class Recorder:
         call = _ApiCall(api, name, number, parent, data)
         call.forced = state.expanding > 0
         if forward:
-            entry = step.failed.pop(name, None)
-            if entry is None:
-                entry = step.writer.add(name, data if sides.input else {}, False)
-            else:
-                entry.data = data if sides.input else {}
-            call.entry = entry
-            if step.config.extra_info:
-                step.writer.add_stack(name, key, self.stacks.text(key))
+            step.failed.pop(name, None)  # the same name again takes its place in the file
+            call.entry = step.writer.add(name, data if sides.input else {}, False)
+            call.stack = key
             step.tally.tensors += side.tensors
         if backward and side.leaves:
             call.edges = self._edges(step, name, side.leaves)
@@ -153,27 +148,38 @@ class Recorder:
             if sides.output:
                 entry.data["output"] = output
                 step.tally.tensors += side.tensors
-            entry.done = True
+            self._finish(step, call)
             step.tally.calls += 1
             step.tally.apis += 1
         if call.edges is not None and side.leaves:
-            outputs = self._edges(step, call.name, side.leaves)
             backward = f"{call.api.full}.{call.number}.backward"
-            step.observers.watch(backward, _backward_of(call.parent), outputs, call.edges, call.floor, call.forced)
+            step.observers.watch(backward, _backward_of(call.parent), side.leaves, call.edges, call.floor, call.forced)
 
     def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
         if type(error).__name__ == "_StopRecomputationError":
-            call.finish()
+            self._finish(step, call)
             step.tally.calls += 1
-            return
-        if step.counters.give_back(call.api.full, call.number) and call.entry is not None:
-            step.failed[call.name] = call.entry
+        elif step.counters.give_back(call.api.full, call.number) and call.entry is not None:
+            step.failed[call.name] = lambda: self._finish(step, call)
         else:
-            call.finish()
+            self._finish(step, call)
+
+    def _give_up(self, step: StepRecord, call: _ApiCall) -> None:
+        try:
+            self._finish(step, call)
+        except Exception as error:
+            self._tell(step, call.name, f"entry could not be finished: {error!r}")
+
+    def _finish(self, step: StepRecord, call: _ApiCall) -> None:
+        """The entry of a call stays as it is now."""
+        if call.entry is not None and not call.entry.done:
+            call.entry.done = True
+            if step.config.extra_info:
+                step.writer.add_stack(call.name, call.stack, self.stacks.text(call.stack))
 
     def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[Edge | None]:
-        return edges_of(tensors, step.observers.leaves, lambda reason: self._tell(step, name, reason))
+        return edges_of(tensors, lambda reason: self._tell(step, name, reason))
 
     def _as_called(self, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         form = api.form
@@ -285,11 +291,11 @@ class Recorder:
         data, opened.data = opened.data, None
         sides = step.selection.sides
         name = opened.name
-        if data is None:
-            if not (step.selection.in_scope() and step.selection.matches(name) and sides.forward and sides.output and opened.prefix):
-                return
+        if not opened.forward and opened.prefix and sides.forward and sides.output and step.selection.ends_inside(name):
             # The scope opened inside this module: what it gives belongs to it, what it took came before.
             data, opened.forward = {"output": None, "parameters": self._parameters(step, name, opened.key._parameters, opened)}, True
+        if data is None:
+            return
         side = Side(name, "output", opened.forward and sides.output and step.saves(name))
         encoded = step.encoder.output(output, side)
         if "output" in data:
@@ -304,9 +310,8 @@ class Recorder:
             step.tally.modules.add(opened.prefix)
             step.tally.tensors += opened.tensors
         if opened.edges is not None and side.leaves and _grad_enabled():
-            outputs = self._edges(step, name, side.leaves)
             backward = f"{opened.prefix}.backward.{opened.number}"
-            step.observers.watch(backward, _backward_of(opened.parent), outputs, opened.edges, opened.floor, opened.forced)
+            step.observers.watch(backward, _backward_of(opened.parent), side.leaves, opened.edges, opened.floor, opened.forced)
 
     def skipped_module(self, name: str, reason: str) -> None:
         """A module that takes no hooks."""
@@ -324,7 +329,7 @@ class Recorder:
             state.expanding -= 1
         if mode is not None and opened.entered_mode:
             torch_internals.remove_mode(mode)
-            state.has_mode = False
+            state.mode = None
         self._module_ends(step, opened, output)
 
     def close_open_modules(self) -> None:
@@ -346,9 +351,9 @@ class Recorder:
         state, mode = self.state, self.mode
         if mode is None or not state.open:
             return
-        if not state.has_mode and len(state.open) == 1:
+        if state.mode is not mode and len(state.open) == 1:
             torch_internals.insert_mode_at_bottom(mode)
-            state.has_mode = True
+            state.mode = mode
             state.open[-1].entered_mode = True
 
     # --- optimizers -----------------------------------------------------------------------------------------------------------------
@@ -371,7 +376,7 @@ class Recorder:
 class _ApiCall:
     """One call of an API between its begin and its end."""
 
-    __slots__ = ("api", "data", "edges", "entry", "floor", "forced", "name", "number", "parent")
+    __slots__ = ("api", "data", "edges", "entry", "floor", "forced", "name", "number", "parent", "stack")
 
     def __init__(self, api: Api, name: str, number: int, parent: str | None, data: dict[str, Any] | None) -> None:
         self.api, self.name, self.number, self.parent, self.data = api, name, number, parent, data
@@ -380,11 +385,7 @@ class _ApiCall:
         self.floor = 0
         self.forced = False
         """Inside a module that `list` expands: its gradients are recorded whatever their name."""
-
-    def finish(self) -> None:
-        """The entry stays as it is."""
-        if self.entry is not None:
-            self.entry.done = True
+        self.stack: StackKey = ()
 
 
 def _backward_of(forward: str | None) -> str | None:

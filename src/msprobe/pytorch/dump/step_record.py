@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,7 @@ class StepRecord:
         self._pool = pool
         self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
         tensors = pool is not None
+        _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
         self.writer = StepWriter(
             self.directory, task=config.task, level=config.level, framework="pytorch", extra_info=config.extra_info, tensors=tensors
         )
@@ -71,8 +73,8 @@ class StepRecord:
         )
         self.parameter_gradients = ParameterGradients(self.observers)
         self.keeps_construct = config.level != "L1"
-        self.failed: dict[str, Any] = {}
-        """Entries of API calls that raised: inputs only. Their name is free for the next call."""
+        self.failed: dict[str, Callable[[], None]] = {}
+        """API calls that raised, and what makes their entry final: inputs only. Their name is free for the next call."""
         self._told: Counter[str] = Counter()
         self._loose_parents: set[str] = set()
 
@@ -141,8 +143,8 @@ class StepRecord:
         began = time.perf_counter()
         self.observers.close()
         self.parameter_gradients.close()
-        for entry in self.failed.values():
-            entry.done = True
+        for finish in self.failed.values():
+            finish()
         tally = self.tally
         lost, size = tally.not_recorded, 0
         if self._pool is not None:
@@ -171,3 +173,17 @@ class StepRecord:
         else:
             logger.info(text)
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
+
+
+def _remove_tensor_files(directory: str) -> None:
+    """What an earlier run left in a directory that is used again."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    for name in names:
+        if name.endswith((".pt", ".npy")):
+            try:
+                os.unlink(os.path.join(directory, name))
+            except OSError:
+                pass

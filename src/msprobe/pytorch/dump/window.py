@@ -69,7 +69,7 @@ class Window:
                 self._undo.append(self._spelling.off)
             remove_stale_modes()
             torch_internals.insert_mode_at_bottom(mode)
-            self._state.has_mode = True
+            self._state.mode = mode
             self._undo.append(lambda: torch_internals.remove_mode(mode))
         self._tell_compiled(model)
         return hooks.count
@@ -82,7 +82,7 @@ class Window:
 
     def close(self) -> None:
         """Switch everything off, in reverse; one part that fails does not keep the others."""
-        self._state.has_mode = False
+        self._state.mode = None
         if self.mode is not None:
             self.mode.active = False  # other threads let everything pass from now on
         for undo in reversed(self._undo):
