@@ -185,6 +185,7 @@ def test_64_bit_integers_of_different_signedness(compare) -> None:
     assert got.max_abs_diff == 2.0**64
     assert compare(a[2:], torch.tensor([2.0**53], dtype=torch.float64)).max_abs_diff == 1.0
     assert compare(a[:1], b[:1]).max_abs_diff == 1.0
+    assert compare(a[2:], torch.tensor([2.0**53 + 0j], dtype=torch.complex128)).max_abs_diff == 1.0
 
 
 def test_golden_zero_stands_over_epsilon(compare) -> None:
@@ -204,8 +205,8 @@ def test_thresholds_are_strict(compare) -> None:
     target = torch.tensor([1000.9, 1001.1, 1004.9, 1005.1], dtype=torch.float64)
     got = compare(target, golden)
     assert (got.within_1e3, got.within_5e3) == (1, 3)
-    tenth = compare(torch.tensor([1.0 + 0.0], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64))
-    assert (tenth.within_1e3, tenth.equal) == (1, 1)
+    at_the_limits = compare(torch.tensor([1001, 1005]), torch.tensor([1000, 1000]))
+    assert (at_the_limits.within_1e3, at_the_limits.within_5e3) == (0, 1)
 
 
 def test_cosine_of_multiples_is_exactly_one(compare) -> None:
