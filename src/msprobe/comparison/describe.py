@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 
 def describe(outcome: Outcome) -> Iterator[Line]:
-    """What the user is told, in order: counts, the first difference, where the files lie."""
+    """What the user is told, in order: counts, where the files lie, and last, where the eye rests, the first difference."""
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -38,7 +38,6 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
     if len(interesting) > _SHOWN_PAIRS:
         yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
-    yield from _differences(outcome)
     for note in dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes):
         yield Line(f"note: {note}", "dim")
     if outcome.summary is None or len(outcome.reports) == 1:
@@ -46,6 +45,7 @@ def describe(outcome: Outcome) -> Iterator[Line]:
             yield Line(f"result: {report.csv}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
+    yield from _differences(outcome)
 
 
 def problems(outcome: Outcome) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from msprobe import log
+from msprobe import log, numerics
 from msprobe.config import Config, load_config
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
@@ -34,6 +34,8 @@ class _Session:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        if not numerics.HAVE_KERNELS:
+            logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
         self.lock = threading.RLock()
         self.number = 0
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES))
