@@ -283,6 +283,7 @@ def test_nothing_passed_is_lost(tmp_path: Path, label: str) -> None:
         "_stacklevel": 3,
         "dtype": None,
         "inplace": False,
+        "keepdim": False,
         "size_average": None,
         "reduce": None,
         "reduction": "mean",

@@ -135,10 +135,12 @@ def test_the_same_parents(recorded: dict[str, Any], case: str, number: int) -> N
 
 
 def mirrored(name: str, construct: dict[str, Any]) -> str | None:
-    """The parent that a backward entry must have: the backward of its forward's parent."""
-    forward = name.replace(".backward", ".forward").split(".pass")[0]
+    """The parent that a backward entry must have: the backward of its forward's parent, in the same pass."""
+    forward, _, repeated = name.replace(".backward", ".forward").partition(".pass")
     parent = construct[forward]
-    return None if parent is None else parent.replace(".forward.", ".backward.")
+    if parent is None or ".forward." not in parent:
+        return None
+    return parent.replace(".forward.", ".backward.") + (f".pass{repeated}" if repeated else "")
 
 
 @pytest.mark.parametrize(("case", "number"), STEPS)

@@ -66,9 +66,10 @@ def test_construct_knows_no_selection(recorded: Any, case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_stacks_only_of_what_was_selected(recorded: Any, case: str) -> None:
+    """A module of which only the end lies in the scope has no stack either."""
     step = recorded(case)
     named = [name for names, _ in step.stack.values() for name in names]
-    assert sorted(named) == sorted(name for name in step.data if ".forward" in name)
+    assert sorted(named) == sorted(name for name, entry in step.data.items() if ".forward" in name and "input_args" in entry)
 
 
 def test_tensor_list_saves_what_it_names(recorded: Any) -> None:

@@ -26,7 +26,7 @@ DOCUMENTED_CORE = _words("""
 
 def test_without_wishes_everything_is_wanted() -> None:
     selection = Selection(risk_level="ALL")
-    assert selection.everything and selection.enters("Torch.relu.0.forward") and selection.in_scope()
+    assert selection.everything and selection.enters("Torch.relu.0.forward")
     assert selection.sides == DataMode()
     assert not selection.saves_tensors("Torch.relu.0.forward") and not selection.expands("Module.a.Mlp.forward.0")
 
@@ -100,7 +100,6 @@ def test_a_scope_of_one_name() -> None:
 def test_a_scope_that_never_closes_stays_open_for_its_step() -> None:
     selection = Selection(scope=("b", "x"))
     assert [selection.enters(name) for name in "abcd"] == [False, True, True, True]
-    assert selection.in_scope()
 
 
 def test_a_module_s_parameter_gradients_belong_to_its_backward() -> None:
