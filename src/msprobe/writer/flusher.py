@@ -6,6 +6,7 @@ import atexit
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,6 +19,9 @@ _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSY
 
 class Flushable(Protocol):
     """What the thread looks after. None of these raises."""
+
+    def prepare(self) -> None:
+        """Make the directory and its empty documents, if that has not been done."""
 
     def flush_if_dirty(self, wait: bool = True) -> None:
         """Bring the files up to date; with `wait` False only if nobody else is doing so."""
@@ -42,13 +46,18 @@ class Flusher:
         self.live: dict[int, Flushable] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._ended = False
+        self._wake = threading.Event()
+        self._unprepared: list[Flushable] = []
 
-    def register(self, writer: Flushable) -> None:
-        """Look after `writer` until it is unregistered."""
+    def register(self, writer: Flushable, prepare: bool = False) -> None:
+        """Look after `writer` until it is unregistered; with `prepare`, have its files made at once, while the caller goes on."""
         with self._lock:
             self.live[id(writer)] = writer
-            if self._thread is None and not self._ended.is_set():
+            if prepare:
+                self._unprepared.append(writer)
+                self._wake.set()
+            if self._thread is None and not self._ended:
                 self._start()
 
     def unregister(self, writer: Flushable) -> None:
@@ -61,7 +70,8 @@ class Flusher:
 
     def end(self) -> None:
         """The interpreter ends: stop the thread and settle every writer."""
-        self._ended.set()
+        self._ended = True
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=1.0)
         for writer in list(self.live.values()):
@@ -78,9 +88,19 @@ class Flusher:
     def _loop(self) -> None:
         block_signals()
         idle = 0
-        while not self._ended.wait(INTERVAL):
+        due = time.monotonic() + INTERVAL
+        while True:
+            if self._wake.wait(max(0.0, due - time.monotonic())):
+                self._wake.clear()
+                while self._unprepared and not self._ended:
+                    self._unprepared.pop(0).prepare()
+                if self._ended:
+                    return
+                if time.monotonic() < due:
+                    continue
             for writer in list(self.live.values()):
                 writer.flush_if_dirty(wait=False)
+            due = time.monotonic() + INTERVAL
             idle = 0 if self.live else idle + 1
             if idle > _IDLE_ROUNDS:
                 with self._lock:

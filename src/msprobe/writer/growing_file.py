@@ -125,6 +125,14 @@ class GrowingFile:
         except OSError:
             return False
 
+    def prepare(self) -> None:
+        """Make the hidden file of an empty document, so that the next flush finds it."""
+        state = self._state
+        if not state.hidden_body and state.carry == self._head:
+            write_new(self.hidden, self.shell)
+            if self._state is state:
+                self._state = state._replace(hidden_body=len(self._head), carry=b"")
+
     def flush(self, transient: str = "") -> None:
         """Bring the final file up to date; `transient` are members that are not final yet and come last, until the next flush."""
         state, tail = self._state, self._tail_with(transient)

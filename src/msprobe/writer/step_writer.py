@@ -70,7 +70,17 @@ class StepWriter:
         framework: str = "pytorch",
         extra_info: bool = True,
         tensors: bool = False,
+        background: bool = False,
     ) -> None:
+        """See the class.
+
+        Args:
+            directory: of one step of one rank; made if it does not exist.
+            task, level, framework: as dump.json says them.
+            extra_info: False leaves stack.json and construct.json out.
+            tensors: True makes dump_tensor_data.
+            background: the files are made by the flush thread while the caller goes on, an instant later.
+        """
         given = os.fspath(directory)
         self.directory = os.path.abspath(given)
         self.meta: dict[str, Any] = {}
@@ -101,8 +111,9 @@ class StepWriter:
         self._grow = [self._dump, self._stack_file, self._construct_file] if extra_info else [self._dump]
         self._files = StepFiles(self.directory, self._grow, tensors)
         self._is_open = False
-        self._guarded(self._open)
-        flusher().register(self)
+        if not background:
+            self._guarded(self._open)
+        flusher().register(self, prepare=background)
 
     def add(self, name: str, data: dict[str, Any], done: bool = False) -> Entry:
         """An entry of dump.json, in the order of these calls. A name added again replaces the earlier entry and takes the later place."""
@@ -138,6 +149,9 @@ class StepWriter:
         added = self._entries or self._pending or self._calls or self._stacks or self._errors
         if added or self.meta or not self._is_open or any(file.waiting for file in self._grow):
             self._guarded(self._flush, wait)
+
+    def prepare(self) -> None:
+        self._guarded(self._prepare, False)
 
     def settle(self) -> None:
         self._guarded(self._settle)
@@ -204,6 +218,12 @@ class StepWriter:
                 raise
             self._restore()
             work()
+
+    def _prepare(self) -> None:
+        if not self._is_open:
+            self._open()
+            for file in self._grow:
+                file.prepare()
 
     def _open(self) -> None:
         self._files.open()

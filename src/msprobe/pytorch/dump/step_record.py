@@ -60,7 +60,13 @@ class StepRecord:
         tensors = pool is not None
         _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
         self.writer = StepWriter(
-            self.directory, task=config.task, level=config.level, framework="pytorch", extra_info=config.extra_info, tensors=tensors
+            self.directory,
+            task=config.task,
+            level=config.level,
+            framework="pytorch",
+            extra_info=config.extra_info,
+            tensors=tensors,
+            background=True,
         )
         self.writer.meta.update(meta.environment(step, rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
