@@ -1,0 +1,354 @@
+"""Whatever ends the training, at whatever moment: the JSON is valid and holds what was finished more than a second before."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capturing import Run, TooLong, environment, limited
+
+PROGRAM = Path(__file__).with_name("crash_training.py")
+WAYS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "_exit": 7, "abort": -signal.SIGABRT, "SIGINT": -signal.SIGINT, "exit": 5}
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+@dataclass
+class Ended:
+    """What became of a process."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Server:
+    """Runs programs in processes of their own, one after the other."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("crash_server.py"))]
+        self.process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def _answer(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def run(self, directory: Path, arguments: list[Any], watch: Callable[[int], None] | None = None, **program: str) -> Ended:
+        """Run it to its end; `watch(pid)` is called while it runs."""
+        out, err = directory / "out", directory / "err"
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({**program, "arguments": arguments, "out": str(out), "err": str(err)}) + "\n")
+        self.process.stdin.flush()
+        pid = self._answer()
+        try:
+            with limited(120):
+                if watch is not None:
+                    watch(pid)
+                status = self._answer()
+        except TooLong:
+            os.kill(pid, signal.SIGKILL)
+            self._answer()
+            raise
+        return Ended(status, out.read_text(), err.read_text())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    assert made.process.stdin is not None
+    made.process.stdin.close()
+    assert made.process.wait(60) == 0
+
+
+def train_until_the_end(server: Server, directory: Path, way: str, after: float, level: str = "mix", task: str = "statistics") -> None:
+    """Run the training until it ends, in its own way or killed from outside."""
+
+    def kill(pid: int) -> None:
+        log = directory / "log"
+        while not (log.exists() and log.stat().st_size):
+            time.sleep(0.01)
+        time.sleep(after)
+        os.kill(pid, signal.SIGKILL)
+
+    arguments = [directory / "dump", directory / "log", way, after, level, task]
+    ended = server.run(directory, list(map(str, arguments)), kill if way == "outside" else None, path=str(PROGRAM))
+    assert ended.status == (-signal.SIGKILL if way == "outside" else WAYS[way]), ended.err
+
+
+def check(directory: Path, level: str = "mix") -> int:
+    """Every file of every step is valid and complete up to a second before the last line of the log; gives the number of checked calls."""
+    lines = [line.split(" ", 2) for line in (directory / "log").read_text().splitlines()]
+    last = float(lines[-1][0])
+    run = Run(directory / "dump")
+    finished: dict[int, list[str]] = {}
+    pows: dict[int, int] = {}
+    for moment, number, name in lines:
+        if name == "pow":
+            name = f"Tensor.pow.{pows.get(int(number), 0)}.forward"
+            pows[int(number)] = pows.get(int(number), 0) + 1
+            if level == "L0":
+                continue
+        elif not name.endswith(tuple("0123456789")) or (level == "L1" and name.startswith("Module")):
+            continue
+        if float(moment) < last - 1.0:
+            finished.setdefault(int(number), []).append(name)
+    checked = 0
+    for number in run.steps:
+        step = run.step(number)
+        dump, construct, stack = step.dump, step.construct, step.stack
+        assert list(dump) == ["task", "level", "framework", "dump_data_dir", "data"]
+        data = dump["data"]
+        missing = [name for name in finished.get(number, []) if name not in data]
+        assert missing == [], f"step {number}: {len(missing)} of {len(finished[number])} calls are missing, the first: {missing[0]}"
+        assert all("output" in data[name] for name in finished.get(number, []))
+        if level != "L1":
+            assert all(name in construct for name in finished.get(number, []))
+        with_stack = {name for names, _ in stack.values() for name in names}
+        assert all(name in with_stack for name in finished.get(number, []))
+        leftovers = [path.name for path in step.directory.iterdir() if path.suffix not in (".json", ".log") and path.is_file()]
+        assert all(name.startswith(".") for name in leftovers), leftovers
+        checked += len(finished.get(number, []))
+    return checked
+
+
+# Eight moments in the default run; the times are spread over a few flushes and steps.
+MOMENTS = [
+    ("SIGKILL", 0.45),
+    ("outside", 1.3),
+    ("outside", 2.1),
+    ("SIGKILL", 1.85),
+    ("SIGTERM", 1.6),
+    ("_exit", 1.5),
+    ("abort", 1.4),
+    ("SIGINT", 1.7),
+]
+
+
+@pytest.mark.parametrize(("way", "after"), MOMENTS)
+def test_ended_at_some_moment(server: Server, tmp_path: Path, way: str, after: float) -> None:
+    train_until_the_end(server, tmp_path, way, after)
+    checked = check(tmp_path)
+    assert checked > 0 or after < 1
+
+
+def test_ended_in_order_without_stop(server: Server, tmp_path: Path) -> None:
+    """sys.exit in the middle of a step: nothing at all is lost."""
+    train_until_the_end(server, tmp_path, "exit", 0.7)
+    text = (tmp_path / "log").read_text().splitlines()
+    last = text[-1].split(" ", 1)
+    (tmp_path / "log").write_text("\n".join([*text, f"{float(last[0]) + 10} {last[1]}"]) + "\n")
+    assert check(tmp_path) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", range(50))
+def test_ended_at_fifty_random_moments(server: Server, tmp_path: Path, index: int) -> None:
+    random_ = random.Random(index)
+    way = random_.choice(["outside", "outside", "SIGKILL", "SIGTERM", "_exit", "abort", "SIGINT"])
+    level, task = random_.choice(
+        [("mix", "statistics"), ("mix", "statistics"), ("L0", "statistics"), ("L1", "statistics"), ("mix", "tensor")]
+    )
+    train_until_the_end(server, tmp_path, way, random_.uniform(0.0, 2.5), level, task)
+    check(tmp_path, level)
+
+
+@pytest.mark.parametrize("way", ["SIGKILL", "_exit"])
+def test_tensor_files_of_an_ended_training(server: Server, tmp_path: Path, way: str) -> None:
+    """Files that are there under their final names are complete."""
+    import torch
+
+    train_until_the_end(server, tmp_path, way, 1.2, "mix", "tensor")
+    check(tmp_path)
+    run = Run(tmp_path / "dump")
+    step = run.step(run.steps[0])
+    paths = sorted((step.directory / "dump_tensor_data").glob("*.pt"))
+    assert paths
+    for path in random.Random(1).sample(paths, min(100, len(paths))) + paths[-20:]:
+        torch.load(path, weights_only=True)
+
+
+# --- the disk -------------------------------------------------------------------------------------------------------------------------
+def run_script(server: Server, directory: Path, source: str) -> Ended:
+    """Run a few lines; `DUMP` is where to record, `train()` does one iteration and gives its loss."""
+    script = textwrap.dedent(
+        f"""
+        import os, shutil, signal, sys, threading, time
+        import torch, torch.nn as nn
+        from msprobe.pytorch import PrecisionDebugger
+        torch.manual_seed(0)
+        DUMP = {str(directory / "dump")!r}
+        model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        def train():
+            loss = model(torch.ones(4, 16)).pow(2).sum(); loss.backward(); optimizer.step(); optimizer.zero_grad()
+            return loss.item()
+        """
+    ) + textwrap.dedent(source)
+    return server.run(directory, [], source=script)
+
+
+def lines_of(errors: str, level: str) -> list[str]:
+    return [line for line in errors.splitlines() if f"[{level}]" in line]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_full_disk(server: Server, tmp_path: Path, task: str) -> None:
+    """RLIMIT_FSIZE stands for it: no file grows beyond 20 kB."""
+    done = run_script(
+        server,
+        tmp_path,
+        f"""
+        import resource
+        debugger = PrecisionDebugger(task={task!r}, dump_path=DUMP, level="mix")
+        plain = [train() for _ in range(3)]
+        debugger.start(model)
+        first = train()
+        time.sleep(0.6)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        losses = [first]
+        for _ in range(40):
+            losses.append(train()); time.sleep(0.02)
+        debugger.stop(); debugger.step()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        debugger.start(model); losses.append(train()); debugger.stop(); debugger.step()
+        assert losses == sorted(losses, reverse=True) and len(losses) == 42
+        print("trained")
+        """,
+    )
+    assert done.status == 0 and done.out == "trained\n", done.err
+    assert "Traceback" not in done.err
+    warnings = lines_of(done.err, "WARNING")
+    assert len(warnings) == 1 and str(tmp_path / "dump") in warnings[0], warnings
+    (closing,) = [line for line in done.err.splitlines() if "[step 0]" in line]
+    lost = re.search(r"not recorded: (\d+)", closing)
+    assert lost is not None and int(lost.group(1)) > 0, closing
+    run = Run(tmp_path / "dump")
+    first = run.step(0)
+    assert "Module.0.Linear.forward.0" in first.data and first.construct and first.stack is not None
+    second = run.step(1)
+    assert "Module.0.Linear.backward.0" in second.data or "Module.0.Linear.forward.0" in second.data
+    (closing,) = [line for line in done.err.splitlines() if "[step 1]" in line]
+    assert "not recorded" not in closing
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_dump_directory_deleted_during_the_run(server: Server, tmp_path: Path, task: str) -> None:
+    done = run_script(
+        server,
+        tmp_path,
+        f"""
+        debugger = PrecisionDebugger(task={task!r}, dump_path=DUMP, level="mix")
+        debugger.start(model)
+        losses = []
+        for i in range(40):
+            losses.append(train()); time.sleep(0.02)
+            if i == 30:
+                time.sleep(1.0)
+                shutil.rmtree(DUMP)
+        debugger.stop(); debugger.step()
+        debugger.start(model); losses.append(train()); debugger.stop(); debugger.step()
+        assert losses == sorted(losses, reverse=True) and len(losses) == 41
+        print("trained")
+        """,
+    )
+    assert done.status == 0 and done.out == "trained\n", done.err
+    assert "Traceback" not in done.err
+    warnings = lines_of(done.err, "WARNING")
+    assert 1 <= len(warnings) <= (2 if task == "tensor" else 1), warnings
+    (closing,) = [line for line in done.err.splitlines() if "[step 0]" in line]
+    lost = re.search(r"not recorded: (\d+)", closing)
+    assert lost is not None and int(lost.group(1)) > 100, closing
+    run = Run(tmp_path / "dump")
+    assert "Module.0.Linear.forward.39" in run.step(0).data
+    assert "Module.0.Linear.forward.0" in run.step(1).data
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "dump").mkdir(mode=0o500)
+    done = run_script(
+        server,
+        tmp_path,
+        """
+        debugger = PrecisionDebugger(task="statistics", dump_path=DUMP, level="mix")
+        try:
+            debugger.start(model)
+        except Exception as error:
+            assert "\\n" not in str(error)
+        train()
+        debugger.stop(); debugger.step()
+        print("trained")
+        """,
+    )
+    assert done.out == "trained\n" and "Traceback" not in done.err, done.err
+
+
+def test_a_second_interrupt_while_a_step_is_closed(server: Server, tmp_path: Path) -> None:
+    """Ctrl-C twice: the first ends the training, the second comes while the files are completed."""
+    done = run_script(
+        server,
+        tmp_path,
+        """
+        debugger = PrecisionDebugger(task="tensor", dump_path=DUMP, level="mix")
+        debugger.start(model)
+        for _ in range(30):
+            train()
+        timer = threading.Timer(0.002, lambda: os.kill(os.getpid(), signal.SIGINT))
+        try:
+            timer.start(); debugger.stop(); debugger.step(); time.sleep(0.2)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+    )
+    assert done.status == 0 and done.out == "interrupted\n", done.err
+    assert "Module.0.Linear.forward.29" in Run(tmp_path / "dump").step(0).data
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------------------------
+def memory_after(server: Server, directory: Path, source: str) -> list[int]:
+    """Resident kilobytes that the script prints."""
+    done = run_script(
+        server,
+        directory,
+        """
+        def resident():
+            import gc; gc.collect()
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+        """
+        + source,
+    )
+    assert done.status == 0, done.err
+    return [int(line) for line in done.out.split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+@pytest.mark.parametrize("level", ["mix"])
+def test_memory_stays_flat(server: Server, tmp_path: Path, level: str) -> None:
+    """From step 20 to step 200 at most 2 MB more."""
+    at_20, at_200 = memory_after(
+        server,
+        tmp_path,
+        f"""
+        debugger = PrecisionDebugger(task="statistics", dump_path=DUMP, level={level!r})
+        for step in range(200):
+            debugger.start(model); train(); train(); debugger.stop(); debugger.step()
+            shutil.rmtree(os.path.join(DUMP, f"step{{step}}"))
+            if step in (19, 199):
+                print(resident())
+        """,
+    )
+    assert at_200 - at_20 <= 2048, f"{at_200 - at_20} kB"
