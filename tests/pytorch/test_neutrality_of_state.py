@@ -103,6 +103,17 @@ def torch_state() -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def mode_stack_put_back() -> Iterator[None]:
+    """A mode left on by one failing test must not fail the others."""
+    before = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    yield
+    while torch._C._len_torch_function_stack():
+        torch._C._pop_torch_function_stack()
+    for mode in before:
+        torch._C._push_on_torch_function_stack(mode)
+
+
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [key for key in {**before, **after} if before.get(key) != after.get(key)]
 
@@ -325,16 +336,21 @@ def test_a_function_mode_of_the_user_and_the_window_in_any_order(order: str, tmp
     assert changes(before, torch_state()) == []
 
 
-def test_default_device_set_while_recording_stays(tmp_path: Path) -> None:
-    debugger, before = configured(tmp_path, level="L1"), _mode_stack()
-    debugger.start()
-    torch.set_default_device("meta")
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_default_device_and_the_window_in_any_order(order: str, tmp_path: Path) -> None:
+    """torch keeps a default device at the bottom of the stack of modes, and checks that it is there."""
+    debugger, before, inside = configured(tmp_path, level="L1"), _mode_stack(), False
     try:
-        debugger.stop()
-        assert torch.empty(1).device.type == "meta"
+        for action in order.split():
+            if action in ("enter", "leave"):
+                torch.set_default_device("meta" if action == "enter" else None)
+            else:
+                getattr(debugger, action)()
+            inside = action == "enter" or (inside and action != "leave")
+            assert torch.empty(1).device.type == ("meta" if inside else "cpu"), action
     finally:
+        debugger.stop()
         torch.set_default_device(None)
-    assert torch.empty(1).device.type == "cpu"
     assert _mode_stack() == before
 
 
