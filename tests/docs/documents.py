@@ -11,9 +11,6 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmark
 TRANSLATED = [ROOT / "docs" / "zh" / name for name in ("quickstart.md", "recording.md", "files.md")]
 """These repeat the code blocks of their originals in docs/."""
 
-MAP = ROOT / "docs" / "architecture.md"
-"""Shows interfaces as signatures and the tree of rooms; nothing in it can be run."""
-
 # A comment in front of a block says what a test has to know: <!-- file: config.json -->, <!-- exit: 1 -->, <!-- shows: output -->,
 # <!-- transcript: make demo -->
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=ticks)[ \t]*$", re.MULTILINE | re.DOTALL)

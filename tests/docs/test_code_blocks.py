@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import DOCUMENTS, MAP, ROOT, TRANSLATED, Block, blocks, normalised
+from docs.documents import DOCUMENTS, ROOT, TRANSLATED, Block, blocks, normalised
 
 # The translations' blocks are those of the originals (test_links.py).
-RUN = [path for path in DOCUMENTS if path not in (*TRANSLATED, MAP) and blocks(path)]
+RUN = [path for path in DOCUMENTS if path not in TRANSLATED and blocks(path)]
 SHELLS = {"shell", "bash", "sh"}
 NOT_CODE = {"text", "diff", "yaml", "csv"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import DOCUMENTS, MAP, ROOT, TRANSLATED, anchors, blocks, headings, links
+from docs.documents import DOCUMENTS, ROOT, TRANSLATED, anchors, blocks, headings, links
 
 
 def _name(document: Path) -> str:
@@ -26,7 +26,7 @@ def test_links_lead_to_something(document: Path) -> None:
     assert not dead
 
 
-@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != MAP], ids=_name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_every_block_says_what_it_is(document: Path) -> None:
     """A block without a language would be run by nobody and noticed by nobody."""
     assert [str(block) for block in blocks(document) if not block.language] == []
