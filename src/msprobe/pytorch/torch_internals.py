@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.autograd import graph as _graph
-from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 # --- function modes -------------------------------------------------------------------------------------------------------------------
@@ -24,16 +23,21 @@ mode_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
 NoTorchFunction = torch._C.DisableTorchFunction
 """Context manager: inside it neither function modes nor `__torch_function__` of subclasses are called."""
 
+VF: Any = torch._VF
+OpOverload: type = torch._ops.OpOverload
+OpOverloadPacket: type = torch._ops.OpOverloadPacket
 TensorBase: type = torch._C.TensorBase
 
 
 def insert_mode_at_bottom(mode: Any) -> None:
     """Put `mode` below all function modes of this thread, so that leaving a mode the user entered earlier still pops the user's.
 
-    Only a default device stays below it: torch insists on finding that one at the very bottom.
+    Only the default device (`torch.set_default_device`) stays below it: torch insists on finding that one at the very bottom. A device
+    that `with torch.device(...)` has entered is popped from the top, like any other mode.
     """
     above = [pop_mode() for _ in range(mode_stack_length())]
-    if above and isinstance(above[-1], DeviceContext):
+    default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    if above and default_device is not None and above[-1] is default_device:
         push_mode(above.pop())
     push_mode(mode)
     for other in reversed(above):
@@ -75,22 +79,22 @@ LEAF_NUMBER = 2**64 - 1
 """Sequence number of the nodes of all leaves; every other node has a smaller one."""
 
 
-def leaf_node(tensor: torch.Tensor) -> Any:
-    """The AccumulateGrad node of a leaf that requires grad.
+def leaf_nodes(tensors: list[torch.Tensor]) -> list[Any]:
+    """The AccumulateGrad nodes of leaves that require grad; the caller must keep them, the leaves do not.
 
-    torch makes it on demand, and only a temporary view leads to it. The view is made in a thread of its own: it would move this thread's
-    sequence number, by which the engine orders the branches that several threads made of one graph.
+    torch makes them on demand, and only temporary views lead to them. The views are made in a thread of their own: they would move this
+    thread's sequence number, by which the engine orders the branches that several threads made of one graph.
     """
     found: list[Any] = []
 
     def look() -> None:
         with NoTorchFunction(), torch.enable_grad():
-            found.append(tensor.view_as(tensor).grad_fn.next_functions[0][0])
+            found.extend(tensor.view_as(tensor).grad_fn.next_functions[0][0] for tensor in tensors)
 
     thread = threading.Thread(target=look, name="msprobe-leaf")
     thread.start()
     thread.join()
-    return found[0]
+    return found
 
 
 PythonNode: type = torch.autograd.function.BackwardCFunction

@@ -99,11 +99,21 @@ class Encoder:
         if record["requires_grad"]:
             side.leaves.append(tensor)
         side.tensors += 1
-        if side.save and self._save is not None and tensor.numel():
+        if side.save and tensor.numel():
+            self._keep(tensor, record, path, side)
+        return record
+
+    def _keep(self, tensor: torch.Tensor, record: dict[str, Any], path: Path, side: Side) -> None:
+        """Have the values saved, and name their file in the record."""
+        if self._save is None:
+            return
+        try:
             name = self._save(tensor, side, path)
+        except Exception as error:
+            self._report(side.entry, f"{side.role} {'.'.join(path)}: values could not be kept: {error!r}")
+        else:
             if name is not None:
                 record["data_name"] = name
-        return record
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         described = unusual.describe(tensor)
@@ -116,10 +126,8 @@ class Encoder:
         if described.reason:
             self._report(side.entry, f"{side.role} {'.'.join(path)}: {described.reason}")
         record = described.record
-        if side.save and self._save is not None and described.plain is not None and described.plain.numel():
-            name = self._save(described.plain, side, path)
-            if name is not None:
-                record["data_name"] = name
+        if side.save and described.plain is not None and described.plain.numel():
+            self._keep(described.plain, record, path, side)
         return record
 
     def _keyword_value(self, key: str, value: Any, side: Side) -> Record:
@@ -193,12 +201,10 @@ class Encoder:
             "Mean": mean,
             "Norm": norm,
         }
-        if numeric and array.size and side.save and self._save is not None:
+        if numeric and array.size and side.save:
             try:
                 tensor = torch.from_numpy(np.array(array, subok=False, order="C"))
             except TypeError:
                 return record  # a dtype that torch does not have
-            name = self._save(tensor, side, path)
-            if name is not None:
-                record["data_name"] = name
+            self._keep(tensor, record, path, side)
         return record

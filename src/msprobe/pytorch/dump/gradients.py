@@ -68,6 +68,8 @@ class GradientObservers:
         self.task = -1
         """The latest backward pass in which a recorded call's gradient came."""
         self._handles: list[tuple[_Call | None, Any]] = []
+        self.kept_nodes: list[Any] = []
+        """Nodes of leaves that carry an observer: nobody else keeps them until the backward pass."""
         self._makers: dict[int, list[str]] = {}
         """id of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
@@ -148,6 +150,7 @@ class GradientObservers:
                 handle.remove()
         self._handles.clear()
         self._makers.clear()
+        self.kept_nodes.clear()
 
 
 class _Call:
@@ -304,11 +307,10 @@ class _GraphCall(_Call):
         numbers = {edge: index for index, edge in enumerate(boundary.slots)}
         inner = {edge: -1 - index for index, edge in enumerate(boundary.inner)}  # negative: outputs that the call itself goes on with
         handles = []
+        leaf_nodes = self._leaf_nodes(boundary, leaves)
         for node, outputs in boundary.outputs.items():
             if type(node) is int:  # an output that is a leaf: an input, or something the module keeps
-                node = self._leaf_node(node, leaves)
-                if node is None:
-                    continue
+                node = leaf_nodes[node]
             plan = [(slot, number, inner.get((node, number), 0)) for slot, number in outputs]
             handles.append((node, node.register_prehook(_OutputNode(self, plan))))
         for node, places in boundary.places.items():
@@ -316,12 +318,15 @@ class _GraphCall(_Call):
             handles.append((node, node.register_hook(_InputNode(self, targets))))
         return handles
 
-    @staticmethod
-    def _leaf_node(identity: int, outputs: list[torch.Tensor]) -> Any:
-        for tensor in outputs:
-            if id(tensor) == identity:
-                return torch_internals.leaf_node(tensor)
-        return None
+    def _leaf_nodes(self, boundary: Boundary, outputs: list[torch.Tensor]) -> dict[int, Any]:
+        """Nodes of the outputs that are leaves, by the leaf's id."""
+        wanted = {node for node in boundary.outputs if type(node) is int}
+        if not wanted:
+            return {}
+        leaves = {id(tensor): tensor for tensor in outputs if id(tensor) in wanted}
+        nodes = dict(zip(leaves, torch_internals.leaf_nodes(list(leaves.values())), strict=True))
+        self.observers.kept_nodes.extend(nodes.values())
+        return nodes
 
     def begin(self) -> bool:
         """Called by each observer first; False when nothing is to be recorded."""

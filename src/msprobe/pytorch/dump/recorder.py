@@ -105,8 +105,10 @@ class Recorder:
         parent = state.parent()
         if parent is None and step.keeps_construct:
             parent = self._loose_parent(step, key)
-        if step.keeps_construct and name not in step.failed:
-            step.writer.add_call(name, parent)
+        if step.keeps_construct:
+            failed = step.failed.get(name)
+            if failed is None or failed[1] != parent:
+                step.writer.add_call(name, parent)
         sides = selection.sides
         forward = backward = selection.wants_api(api.prefix, api.name)
         if forward and not selection.everything:
@@ -161,7 +163,7 @@ class Recorder:
             self._finish(step, call)
             step.tally.calls += 1
         elif step.counters.give_back(call.api.full, call.number) and call.entry is not None:
-            step.failed[call.name] = lambda: self._finish(step, call)
+            step.failed[call.name] = (lambda: self._finish(step, call), call.parent)
         else:
             self._finish(step, call)
 

@@ -79,8 +79,8 @@ class StepRecord:
         )
         self.parameter_gradients = ParameterGradients(self.observers)
         self.keeps_construct = config.level != "L1"
-        self.failed: dict[str, Callable[[], None]] = {}
-        """API calls that raised, and what makes their entry final: inputs only. Their name is free for the next call."""
+        self.failed: dict[str, tuple[Callable[[], None], str | None]] = {}
+        """API calls that raised, what makes their entry final, and their parent: inputs only. Their name is free for the next call."""
         self._told: Counter[str] = Counter()
         self._loose_parents: set[str] = set()
 
@@ -149,7 +149,7 @@ class StepRecord:
         began = time.perf_counter()
         self.observers.close()
         self.parameter_gradients.close()
-        for finish in self.failed.values():
+        for finish, _ in self.failed.values():
             finish()
         tally = self.tally
         lost, size = tally.not_recorded, 0

@@ -12,6 +12,24 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Path, Side
 from msprobe.writer import TensorPool
 
+_LARGE = 1 << 30
+"""Bytes from which a tensor whose elements share memory is not written out in full."""
+
+
+def _stored_bytes(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.untyped_storage().nbytes()
+    except Exception:
+        return tensor.numel() * tensor.element_size()
+
+
+def _save_by_torch(tensor: torch.Tensor, path: str) -> None:
+    """torch.save, leaving the class as it was: pickling keeps a note on it."""
+    untouched = "__slotnames__" not in vars(torch.Tensor)
+    torch.save(tensor, path)
+    if untouched and "__slotnames__" in vars(torch.Tensor):
+        del torch.Tensor.__slotnames__
+
 
 class TensorSaver:
     """Copies a tensor's bytes at the time of the call and hands them to the pool that writes files.
@@ -31,16 +49,19 @@ class TensorSaver:
         name = layout.tensor_file_name(side.entry, side.role, path)
         target = os.path.join(self._directory, name)
         dtype = str(tensor.dtype).removeprefix("torch.")
+        size = tensor.numel() * tensor.element_size()
+        if size > _LARGE and size > 4 * _stored_bytes(tensor):
+            raise MemoryError(f"an expanded tensor: its values would take {size / 1e9:.1f} GB")
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and not tensor.is_nested
         if not plain or dtype not in dtypes.SPELLING:
             with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
                 copy = tensor.detach().clone().cpu()
-            self._pool.submit_saver(target, lambda file: torch.save(copy, file), copy.numel() * copy.element_size())
+            self._pool.submit_saver(target, lambda file: _save_by_torch(copy, file), size)
         else:
             if not tensor.is_cpu or not tensor.is_contiguous():
                 with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
                     tensor = tensor.detach().cpu().contiguous()
-            data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            data = ctypes.string_at(tensor.data_ptr(), size)
             self._pool.submit(target, dtype, tuple(tensor.shape), data)
         self.files += 1
         return name

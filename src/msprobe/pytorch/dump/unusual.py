@@ -56,7 +56,9 @@ def describe(tensor: torch.Tensor) -> Described:
                 statistics = _statistics(readable)
                 if tensor.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
                     statistics = _with_implicit_zeros(statistics, readable.numel(), tensor.numel())
-                if statistics[0] is None and readable.numel():
+                if not all(value is None or type(value) in (bool, int, float) for value in statistics):
+                    statistics, plain, reason = _NONE, None, "a tensor that stands for a computation has no values"
+                elif statistics[0] is None and readable.numel():
                     reason = f"no statistics for dtype {readable.dtype}"
         except Exception as error:
             reason = f"values of {record['type']} could not be read: {error!r}"
@@ -88,7 +90,7 @@ def _type_name(tensor: torch.Tensor) -> str:
 def _without_values(tensor: torch.Tensor) -> str:
     if torch_internals.is_functorch_wrapped(tensor):
         return "a tensor inside a torch.func transform has no values of its own"
-    if type(tensor).__name__ == "FakeTensor":
+    if type(tensor).__name__ in ("FakeTensor", "FunctionalTensor"):
         return "a fake tensor has no values"
     if tensor.device.type == "meta":
         return "a meta tensor has no values"

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import yaml
 
+from msprobe.pytorch import torch_internals
+
 PREFIXES = {"functional": "Functional", "tensor": "Tensor", "torch": "Torch", "_VF": "VF", "aten": "Aten", "distributed": "Distributed"}
 """Category of support_wrap_ops.yaml -> prefix of entry names."""
 
@@ -66,8 +68,10 @@ class ApiTable:
         self.aten: dict[str, Api] = {}
         self.watch_aten = bool(operations.get("aten"))
         self._aten_names = frozenset(operations.get("aten") or ())
-        for category, home in (("functional", torch.nn.functional), ("_VF", torch._VF), ("torch", torch), ("tensor", torch.Tensor)):
-            for name in operations.get(category) or ():
+        homes = (("functional", torch.nn.functional), ("_VF", torch_internals.VF), ("torch", torch), ("tensor", torch.Tensor))
+        for category, home in homes:
+            # `abs` before `__abs__`, which is the same object: an operator is known by its spelling, not by its function.
+            for name in sorted(operations.get(category) or (), key=lambda name: name.startswith("__")):
                 self._add(PREFIXES[category], name, home)
         for method in _THIN:
             function = getattr(torch.nn.functional, method)
@@ -100,9 +104,9 @@ class ApiTable:
     def operator(self, function: Any) -> Api | None:
         """The Api of a `torch.ops.aten` operator, with or without its overload; None for other objects."""
         kind = type(function)
-        if kind is torch._ops.OpOverload:
+        if kind is torch_internals.OpOverload:
             packet = function.overloadpacket
-        elif kind is torch._ops.OpOverloadPacket:
+        elif kind is torch_internals.OpOverloadPacket:
             packet = function
         else:
             return None
