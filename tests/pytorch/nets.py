@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,19 +117,28 @@ def train(
     seed()
     training = make(dropout)
     outcome: dict[str, Any] = {}
-    for number in range(steps):
-        start(training.model)
-        training.optimizer.zero_grad()
-        loss = training.forward_backward(number)
-        outcome[f"loss {number}"] = bits(loss)
-        outcome[f"graph {number}"] = graph(loss)
-        outcome.update({f"step {number} {name}": value for name, value in state(training).items() if " gradient " in name})
-        training.optimizer.step()
-        stop()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for number in range(steps):
+            start(training.model)
+            training.optimizer.zero_grad()
+            loss = training.forward_backward(number)
+            outcome[f"loss {number}"] = bits(loss)
+            outcome[f"graph {number}"] = graph(loss)
+            outcome.update({f"step {number} {name}": value for name, value in state(training).items() if " gradient " in name})
+            training.optimizer.step()
+            stop()
+    outcome["warnings"] = sorted({(w.category.__name__, str(w.message)) for w in warned})
     outcome.update(state(training))
     outcome.update({f"extra {name}": bits(value) for name, value in training.extra().items()})
     outcome.update(randomness())
     return outcome
+
+
+def differences(expected: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    """What watching changed; empty for two equal outcomes. A warning may be missing: torch gives some only once in a process."""
+    changed = [key for key in {**expected, **got} if key != "warnings" and expected.get(key) != got.get(key)]
+    return changed + [f"warning {text}" for text in got["warnings"] if text not in expected["warnings"]]
 
 
 # The networks stand in files by kind; importing them enters them into NETS.

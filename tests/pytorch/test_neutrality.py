@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from capturing import Run, configured
-from nets import NETS, train
+from nets import NETS, differences, train
 
 LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor")
@@ -29,10 +29,6 @@ def one_thread() -> Iterator[None]:
 def plain(name: str) -> dict[str, Any]:
     """The outcome without the tool."""
     return train(NETS[name], 0.2, lambda model: None, lambda: None)
-
-
-def differences(expected: dict[str, Any], got: dict[str, Any]) -> list[str]:
-    return [key for key in {**expected, **got} if expected.get(key) != got.get(key)]
 
 
 @pytest.mark.parametrize("name", NETS)
