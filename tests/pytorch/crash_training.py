@@ -77,7 +77,7 @@ def main() -> None:
             started = True
             note("started")
             timer.start()
-        for _ in range(40):
+        for _ in range(400 if step % 2 else 20):  # steps of a moment, and steps that last
             x = torch.randn(8, 16)
             for block in model:
                 x = block(x)

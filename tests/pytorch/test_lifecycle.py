@@ -322,6 +322,39 @@ def test_counting_from_another_step(tmp_path: Path, run: Run) -> None:
     assert run.steps == [10, 11]
 
 
+def test_the_sample_order_L1(tmp_path: Path, run: Run) -> None:
+    """Everything out of order, level L1: the reference made step1, step10, step21 with these names."""
+    debugger = configured(tmp_path, level="L1", risk_level="ALL")
+    model = nn.Sequential(nn.Linear(2, 2))
+    x = torch.ones(2)
+    debugger.stop()
+    debugger.step()
+    debugger.start()
+    debugger.start()
+    torch.relu(x)
+    debugger.step()
+    torch.relu(x)
+    debugger.stop()
+    debugger.stop()
+    debugger.set_init_step(10)
+    debugger.start(model)
+    debugger.set_init_step(20)
+    model(x)
+    debugger.stop()
+    debugger.step()
+    for odd in ("abc", [model, 3], []):
+        debugger.start(odd)  # type: ignore[arg-type]
+    debugger.stop()
+    debugger.start(torch.jit.script(model))
+    debugger.stop()
+    debugger.step()
+    assert {number: run.step(number).names for number in run.steps} == {
+        1: ["Torch.relu.0.forward"],
+        10: ["Functional.linear.0.forward"],
+        21: [],
+    }
+
+
 def test_only_the_steps_asked_for(tmp_path: Path, run: Run) -> None:
     debugger = configured(tmp_path, level="mix", step=[1, "3-4"])
     model = net()

@@ -164,6 +164,29 @@ def test_subclasses_with_a_torch_function_are_not_called(tmp_path: Path, level: 
     assert None not in statistics(second)
 
 
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_subclasses_with_a_torch_function_are_called_as_often_as_without(tmp_path: Path, level: str) -> None:
+    """And only by the user's own calls: ours are neither seen nor counted."""
+    layer = nn.Linear(3, 3)
+    model = nn.Sequential(layer)
+
+    def work() -> list[Any]:
+        x = torch.ones(2, 3).as_subclass(Counting)
+        y = model(x)
+        z = (1 + y).softmax(dim=1)[0]
+        return [y, z, torch.stack([z, z]), z.shape, float(z.sum())]
+
+    Counting.calls = 0
+    plainly = work()
+    plain_calls, Counting.calls = Counting.calls, 0
+    watched: list[Any] = []
+    step = record(tmp_path, lambda: watched.extend(work()), model=model, level=level)
+    assert Counting.calls == plain_calls > 0
+    assert [type(v) for v in watched] == [type(v) for v in plainly]
+    assert all(torch.equal(a, b) for a, b in zip(watched[:3], plainly[:3], strict=True)) and watched[3:] == plainly[3:]
+    assert {"Functional.linear.0.forward", "Tensor.__radd__.0.forward", "Tensor.softmax.0.forward"} <= set(step.data)
+
+
 class Wrapper(torch.Tensor):
     """Holds another tensor and no memory of its own."""
 
