@@ -160,13 +160,14 @@ def test_the_end_of_a_backward_pass() -> None:
 def test_the_node_of_a_leaf(requires: str) -> None:
     leaf = nn.Parameter(torch.ones(2)) if requires == "parameter" else torch.ones(2, requires_grad=True)
     before = torch_internals.sequence_number()
-    node = torch_internals.leaf_node(leaf)
+    (node,) = torch_internals.leaf_nodes([leaf])
     assert torch_internals.sequence_number() == before
     assert node.name().endswith("AccumulateGrad") and node.variable is leaf
-    assert node is (leaf * 2).grad_fn.next_functions[0][0] is torch_internals.leaf_node(leaf)
+    assert node is (leaf * 2).grad_fn.next_functions[0][0] is torch_internals.leaf_nodes([leaf])[0]
     assert node._sequence_nr() == torch_internals.LEAF_NUMBER
     with torch.no_grad():
-        assert torch_internals.leaf_node(leaf) is node
+        assert torch_internals.leaf_nodes([torch.ones(1, requires_grad=True), leaf])[1] is node
+    assert torch_internals.leaf_nodes([]) == []
 
 
 def test_the_node_of_a_leaf_of_a_subclass_and_under_a_mode() -> None:
@@ -175,7 +176,7 @@ def test_the_node_of_a_leaf_of_a_subclass_and_under_a_mode() -> None:
         leaf.requires_grad_()
     seen: list[str] = []
     with Notes("ours", seen):
-        assert torch_internals.leaf_node(leaf).name().endswith("AccumulateGrad")
+        assert torch_internals.leaf_nodes([leaf])[0].name().endswith("AccumulateGrad")
     assert seen == []
 
 
