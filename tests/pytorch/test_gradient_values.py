@@ -51,6 +51,8 @@ NO_PART: dict[str, dict[str, str]] = {
 }
 # Filled from torch.empty: what was there before is any number.
 UNINITIALISED = {"mixtral": ("Tensor.__setitem__.1.forward", "Tensor.__setitem__.2.forward")}
+# The entry of a call that raised is open to the end of the step: a flush meanwhile writes others before it.
+PLACED_LATE = {"caught_errors"}
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +143,8 @@ def test_levels_agree(name: str, tmp_path: Path) -> None:
     data = {level: recorded(name, tmp_path / level, level, "statistics")[0].data for level in ("L0", "L1", "mix")}
     modules = {text: entry for text, entry in data["mix"].items() if text.startswith("Module.")}
     apis = {text: entry for text, entry in data["mix"].items() if text not in modules}
-    assert [*data["L0"]] == [*modules]
-    assert [*data["L1"]] == [*apis]
+    order = sorted if name in PLACED_LATE else list
+    assert order(data["L0"]) == order(modules)
+    assert order(data["L1"]) == order(apis)
     differing = [text for text, entry in data["mix"].items() if repr(data["L0" if text in modules else "L1"][text]) != repr(entry)]
     assert [text for text in differing if text not in UNINITIALISED.get(name, ())] == []
