@@ -12,6 +12,7 @@ import torch
 
 from msprobe import log, numerics
 from msprobe.config import Config, load_config
+from msprobe.contain import let_through
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
@@ -107,6 +108,21 @@ class _Session:
         self.old_steps = [*self.old_steps[-3:], step]
 
 
+def _forget_in_child() -> None:
+    """A forked child (a data loader's worker) records nothing: everything of ours is switched off there."""
+    session = PrecisionDebugger._session
+    if session is None:
+        return
+    window, session.window = session.window, None
+    session.recorder.step = session.step = None
+    if window is not None:
+        window.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
 class PrecisionDebugger:
     """Records what every module and every API call of a training or inference step takes in and gives out.
 
@@ -197,6 +213,7 @@ def _contained(action: Any, session: _Session) -> None:
     except MsprobeException:
         raise
     except Exception as error:
+        let_through(error)
         logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
         try:
             window, session.window = session.window, None
@@ -204,4 +221,5 @@ def _contained(action: Any, session: _Session) -> None:
                 window.close()
             session.recorder.step = None
         except Exception as second:
+            let_through(second)
             logger.error(f"could not switch recording off: {second!r}")

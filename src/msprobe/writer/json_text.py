@@ -13,6 +13,8 @@ from typing import Any
 
 import ujson
 
+from msprobe.contain import let_through
+
 # Deeper than any honest record, shallower than every encoder's own limit.
 _MAX_DEPTH = 400
 _HEAD = {1: len("{"), 2: len('{\n "": {')}
@@ -30,7 +32,8 @@ def members(items: dict[str, Any], depth: int, problem: Problem) -> str:
         return ""
     try:
         return _cut(_fast(_wrap(items, depth)), depth)
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return ",".join(_member(key, value, depth, problem) for key, value in items.items())
 
 
@@ -38,7 +41,8 @@ def document(value: Any, problem: Problem) -> str:
     """A whole document, as `json.dumps(value, indent=1)`."""
     try:
         return _fast(value)
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return _fast(_plain(value, 0, problem, "the document"))
 
 
@@ -68,11 +72,12 @@ def _member(key: str, value: Any, depth: int, problem: Problem) -> str:
         key = str(key)
     try:
         return _cut(_fast(_wrap({key: value}, depth)), depth)
-    except Exception:
-        pass
+    except Exception as caught:
+        let_through(caught)
     try:
         return _cut(_fast(_wrap({key: _plain(value, 0, problem, key)}, depth)), depth)
     except Exception as failure:
+        let_through(failure)
         problem(f"{key}: cannot be written as JSON ({type(failure).__name__}: {failure})")
         return _cut(_fast(_wrap({key: {"error": f"cannot be written as JSON: {type(failure).__name__}"}}, depth)), depth)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from json.encoder import encode_basestring_ascii
 
+from msprobe.contain import let_through
+
 Frames = Sequence[str] | Callable[[], Sequence[str]]
 Stack = tuple[str, Hashable, Frames]
 
@@ -65,6 +67,7 @@ def _frames_text(frames: Frames, name: str, problem: Callable[[str], None]) -> s
                 _texts.clear()
             _texts[key] = text
     except Exception as failure:
+        let_through(failure)
         problem(f"{name}: the call stack could not be had ({type(failure).__name__}: {failure})")
         return "[]"
     return text

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.writer import json_text
@@ -197,6 +198,7 @@ class StepWriter:
                 self._busy = True
                 self._with_second_try(work)
             except Exception as failure:
+                let_through(failure)
                 self._failed(failure)
             finally:
                 self._busy = False
@@ -295,6 +297,7 @@ class StepWriter:
             try:
                 collect(items[:count])
             except Exception as failure:
+                let_through(failure)
                 self._problem(f"{count} lines of {layout.STACK} or {layout.CONSTRUCT} dropped ({type(failure).__name__}: {failure})")
             del items[:count]
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from msprobe import numerics
+from msprobe.contain import let_through
 from msprobe.pytorch.dump import unusual
 from msprobe.pytorch.dump.plain_values import PLAIN, plain_record
 
@@ -88,6 +89,7 @@ class Encoder:
         try:
             return self._other(value, kind, path, side)
         except Exception as error:  # whatever a user's object does when looked at stays out of the user's run
+            let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: {kind.__name__} could not be recorded: {type(error).__name__}")
             return None
 
@@ -110,6 +112,7 @@ class Encoder:
         try:
             name = self._save(tensor, side, path)
         except Exception as error:
+            let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: values could not be kept: {error!r}")
         else:
             if name is not None:
@@ -121,8 +124,8 @@ class Encoder:
         try:
             if tensor.requires_grad:
                 side.leaves.append(tensor)
-        except Exception:
-            pass
+        except Exception as caught:
+            let_through(caught)
         if described.reason:
             self._report(side.entry, f"{side.role} {'.'.join(path)}: {described.reason}")
         record = described.record
@@ -183,6 +186,7 @@ class Encoder:
         try:
             item = getattr(value, name, None)
         except Exception as error:
+            let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {type(error).__name__}")
             return None
         return self.value(item, (*path, name), side)

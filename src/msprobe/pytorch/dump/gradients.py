@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Side
 from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, find_boundary, single_node
@@ -128,8 +129,8 @@ class GradientObservers:
             waiting = self._running[task] = []
             try:
                 torch_internals.at_end_of_backward(lambda: self._end(task))
-            except Exception:
-                pass  # not inside the engine: the end of the step will do
+            except Exception as caught:
+                let_through(caught)  # not inside the engine: the end of the step will do
         waiting.append(finish)
 
     def _end(self, task: int) -> None:
@@ -138,6 +139,7 @@ class GradientObservers:
                 with _NoTorchFunction():
                     finish(task)
             except Exception as error:
+                let_through(error)
                 self.report("backward", f"could not be finished: {error!r}")
 
     def close(self) -> None:
@@ -197,8 +199,8 @@ class _Call:
         """Tell that the gradients could not be recorded."""
         try:
             self.observers.report(self.name, f"gradients could not be recorded: {error!r}")
-        except Exception:
-            pass  # the backward pass is the user's: nothing of ours may end it
+        except Exception as caught:
+            let_through(caught)  # the backward pass is the user's: nothing of ours may end it
 
 
 class _OneNodeCall(_Call):
@@ -254,6 +256,7 @@ class _OneNodeCall(_Call):
                     self.write(name, received, passed_on, side.tensors)
             sink.spend(perf_counter() - began)
         except Exception as error:
+            let_through(error)
             self.failed(error)
 
 
@@ -456,6 +459,7 @@ class _OutputNode:
                     call.fired()
             call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
+            let_through(error)
             call.failed(error)
 
 
@@ -479,6 +483,7 @@ class _InputNode:
                     call.fired()
             call.observers.sink.spend(perf_counter() - began)
         except Exception as error:
+            let_through(error)
             call.failed(error)
 
 
@@ -486,7 +491,8 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two plain tensors are the same values at the same place."""
     try:
         return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return a is b
 
 

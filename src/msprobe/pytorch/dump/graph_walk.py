@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 
 Edge = tuple[Any, int]
@@ -26,6 +27,7 @@ def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list
             node = tensor.grad_fn
             edges.append((id(tensor), -1) if node is None else (node, tensor.output_nr))
         except Exception as error:
+            let_through(error)
             edges.append(None)
             report(f"the gradient of a tensor cannot be followed: {error!r}")
     return edges
@@ -209,5 +211,6 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
     """The dtype of the tensor at an edge, None where the node does not tell."""
     try:
         return edge[0]._input_metadata[edge[1]].dtype
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return None

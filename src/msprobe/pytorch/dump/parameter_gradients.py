@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.gradients import GradientObservers
@@ -67,10 +68,11 @@ class ParameterGradients:
                 for prefix, name in self._owners.get(key, ()):
                     self._record(f"{prefix}.parameters_grad.{number}", prefix, name, gradient)
         except Exception as error:
+            let_through(error)
             try:
                 observers.report("parameters_grad", f"gradient of a parameter could not be recorded: {error!r}")
-            except Exception:
-                pass  # the backward pass is the user's: nothing of ours may end it
+            except Exception as caught:
+                let_through(caught)  # the backward pass is the user's: nothing of ours may end it
 
     def _record(self, entry_name: str, prefix: str, name: str, gradient: torch.Tensor | None) -> None:
         observers = self._observers
@@ -101,7 +103,7 @@ class ParameterGradients:
                 handle.remove()
                 if untouched and not parameter._post_accumulate_grad_hooks:
                     parameter._post_accumulate_grad_hooks = None
-            except Exception:
-                pass
+            except Exception as caught:
+                let_through(caught)
         self._handles.clear()
         self._owners.clear()

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from msprobe.contain import let_through
+
 PLAIN = frozenset((bool, int, float, str))
 """Exact classes that are recorded as they are."""
 
@@ -70,7 +72,8 @@ def _bound(value: Any) -> int | None:
         return None
     try:
         return int(value)
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
@@ -40,12 +41,14 @@ class Recorder:
         self.step: StepRecord | None = None
         self.mode: ApiMode | None = None
         self._optimizers = 0
+        self.told_compiled = False
 
     def _tell(self, step: StepRecord, entry: str, reason: str) -> None:
         """Report what was not recorded, whatever happens meanwhile."""
         try:
             step.report(entry, reason)
-        except Exception:
+        except Exception as caught:
+            let_through(caught)
             step.tally.not_recorded += 1
 
     def lookup_failed(self, function: Any, error: Exception) -> None:
@@ -66,6 +69,7 @@ class Recorder:
             with _NoTorchFunction():
                 call = self._api_begins(step, api, args, kwargs)
         except Exception as error:
+            let_through(error)
             self._tell(step, api.full, f"call could not be recorded: {error!r}")
         state.inside = True
         step.tally.spent += perf_counter() - began
@@ -77,6 +81,7 @@ class Recorder:
                 try:
                     self._api_raised(step, call, error)
                 except Exception as ours:
+                    let_through(ours)
                     self._tell(step, call.name, f"call that raised could not be recorded: {ours!r}")
             raise
         state.inside = False
@@ -86,6 +91,7 @@ class Recorder:
                 with _NoTorchFunction():
                     self._api_ends(step, call, result)
             except Exception as error:
+                let_through(error)
                 self._tell(step, call.name, f"result could not be recorded: {error!r}")
                 self._give_up(step, call)
             step.tally.spent += perf_counter() - began
@@ -171,6 +177,7 @@ class Recorder:
         try:
             self._finish(step, call)
         except Exception as error:
+            let_through(error)
             self._tell(step, call.name, f"entry could not be finished: {error!r}")
 
     def _finish(self, step: StepRecord, call: _ApiCall) -> None:
@@ -214,6 +221,7 @@ class Recorder:
             if self.mode is not None:
                 self._guard_thread()
         except Exception as error:
+            let_through(error)
             self._tell(step, prefix, f"module could not be recorded: {error!r}")
         step.tally.spent += perf_counter() - began
 
@@ -286,6 +294,7 @@ class Recorder:
             with _NoTorchFunction():
                 self._close_module(step, opened, output)
         except Exception as error:
+            let_through(error)
             self._tell(step, prefix, f"module's result could not be recorded: {error!r}")
         step.tally.spent += perf_counter() - began
 
@@ -343,6 +352,7 @@ class Recorder:
                 try:
                     self._close_module(step, opened)
                 except Exception as error:
+                    let_through(error)
                     self._tell(step, opened.name, f"module could not be closed: {error!r}")
         state.expanding = 0
         state.inside = False
@@ -367,6 +377,7 @@ class Recorder:
             if step is not None and step.config.level == "mix":
                 step.add_loose_parent("optimizer")
         except Exception as error:
+            let_through(error)
             if step is not None:
                 self._tell(step, "optimizer", f"could not be recorded: {error!r}")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.config import Config
+from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
@@ -115,8 +116,8 @@ class StepRecord:
         self.tally.not_recorded += 1
         try:
             self._note(entry, reason)
-        except Exception:
-            pass  # an error in telling of an error has nobody left to tell; it is counted
+        except Exception as caught:
+            let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
         line = f"{entry}: {reason}"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from msprobe import numerics
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 
 Statistics = tuple[Any, Any, Any, Any]
@@ -61,6 +62,7 @@ def describe(tensor: torch.Tensor) -> Described:
                 elif statistics[0] is None and readable.numel():
                     reason = f"no statistics for dtype {readable.dtype}"
         except Exception as error:
+            let_through(error)
             reason = f"values of {record['type']} could not be read: {error!r}"
             plain = None
         record["Max"], record["Min"], record["Mean"], record["Norm"] = statistics
@@ -70,7 +72,8 @@ def describe(tensor: torch.Tensor) -> Described:
 def _quiet(read: Any, default: Any = None) -> Any:
     try:
         return read()
-    except Exception:
+    except Exception as caught:
+        let_through(caught)
         return default
 
 

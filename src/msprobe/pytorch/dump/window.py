@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable
@@ -17,8 +18,6 @@ from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks
 from msprobe.pytorch.dump.module_dump.naming import all_modules
 from msprobe.pytorch.dump.recorder import Recorder
-
-_told_compiled = False
 
 
 def remove_stale_modes() -> None:
@@ -75,20 +74,28 @@ class Window:
         return hooks.count
 
     def _tell_compiled(self, model: object | None) -> None:
-        global _told_compiled
-        if model is not None and not _told_compiled and any(map(torch_internals.is_compiled, all_modules(model))):
-            _told_compiled = True
+        recorder = self._recorder
+        if model is not None and not recorder.told_compiled and any(map(torch_internals.is_compiled, all_modules(model))):
+            recorder.told_compiled = True
             logger.info("compiled code runs eagerly between start() and stop(), and is recorded; its results may differ in the last bits")
 
     def close(self) -> None:
-        """Switch everything off, in reverse; one part that fails does not keep the others."""
+        """Switch everything off, in reverse; one part that fails or is interrupted is tried again, and does not keep the others."""
         self._state.mode = None
         if self.mode is not None:
             self.mode.active = False  # other threads let everything pass from now on
+        interrupted: list[BaseException] = []
         for undo in reversed(self._undo):
-            try:
-                undo()
-            except Exception as error:
-                logger.warning(f"could not undo a part of start(): {error!r}")
+            for _ in range(2):
+                try:
+                    undo()
+                    break
+                except BaseException as error:
+                    interrupted.append(error)
         self._undo.clear()
         self._recorder.close_open_modules()
+        for reason in interrupted:
+            if not isinstance(reason, Exception):
+                raise reason
+            let_through(reason)
+            logger.warning(f"could not undo a part of start(): {reason!r}")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
 from msprobe.recording.calls import ThreadState
@@ -60,6 +61,7 @@ class ApiMode(TorchFunctionMode):
             if api is None or self._state.spelling is not None or api.name in _AMBIGUOUS:
                 api = self._named_otherwise(func, api)
         except Exception as error:  # an object that cannot be hashed, or whose comparison raises
+            let_through(error)
             api = None
             self._failed(func, error)
         if api is None or self._state.inside:
