@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -174,6 +175,8 @@ def torch_put_back() -> Iterator[None]:
     for registry, content in zip(registries, before, strict=True):
         registry.clear()
         registry.update(content)
+    if "torch._dynamo.eval_frame" in sys.modules:
+        torch.compiler.set_stance("default")
     for left in torch_internals.modes_of_this_thread(mode.ApiMode):
         torch_internals.remove_mode(left)
 
