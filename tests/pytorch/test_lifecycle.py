@@ -494,16 +494,22 @@ def test_what_comes_too_late_is_counted(tmp_path: Path, told: Any) -> None:
     assert any("2 calls of earlier steps" in text for text in told() if text.startswith("[step 1]"))
 
 
-def test_the_files_are_valid_at_once_and_before_the_end(tmp_path: Path, run: Run) -> None:
+def test_the_files_are_valid_from_the_start_and_before_the_end(tmp_path: Path, run: Run) -> None:
     debugger = configured(tmp_path, level="mix")
     model = net()
     debugger.start(model)
+    wait_for(lambda: any(run.root.glob("*/*/meta.json")))
     assert run.step().data == {} and run.step().stack == {} and run.step().construct == {}
     model(torch.ones(1, 2))
     debugger.stop()
-    deadline = time.monotonic() + 20
-    while len(run.step().data) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(run.step().data) == 4 and len(run.step().construct) == 4
+    wait_for(lambda: len(run.step().data) == 4 and len(run.step().construct) == 4)
     debugger.step()
     assert run.step().dump == {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None, "data": run.step().data}
+
+
+def wait_for(condition: Any) -> None:
+    """What another thread does soon; fails after 20 s."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
