@@ -84,13 +84,14 @@ class _Session:
         self.step.tally.spent += perf_counter() - began
 
     def stop(self) -> None:
-        window, self.window = self.window, None
+        window = self.window
         if window is None:
             remove_stale_modes()
         if window is None or os.getpid() != self.pid:
             return
         began = perf_counter()
         window.close()
+        self.window = None
         self.recorder.step = None
         if self.step is not None:
             self.step.parameter_gradients.window_open = False
@@ -216,10 +217,9 @@ def _contained(action: Any, session: _Session) -> None:
         let_through(error)
         logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
         try:
-            window, session.window = session.window, None
-            if window is not None:
-                window.close()
-            session.recorder.step = None
+            if session.window is not None:
+                session.window.close()
+            session.window = session.recorder.step = None
         except Exception as second:
             let_through(second)
             logger.error(f"could not switch recording off: {second!r}")

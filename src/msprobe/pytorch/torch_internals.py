@@ -35,13 +35,22 @@ def insert_mode_at_bottom(mode: Any) -> None:
     Only the default device (`torch.set_default_device`) stays below it: torch insists on finding that one at the very bottom. A device
     that `with torch.device(...)` has entered is popped from the top, like any other mode.
     """
-    above = [pop_mode() for _ in range(mode_stack_length())]
+    above: list[Any] = []
     default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    if above and default_device is not None and above[-1] is default_device:
-        push_mode(above.pop())
-    push_mode(mode)
-    for other in reversed(above):
-        push_mode(other)
+    try:
+        while mode_stack_length():
+            above.append(pop_mode())
+        if above and default_device is not None and above[-1] is default_device:
+            push_mode(above.pop())
+        push_mode(mode)
+    finally:
+        _push_back(above)
+
+
+def _push_back(modes: list[Any]) -> None:
+    while modes:
+        push_mode(modes[-1])
+        modes.pop()
 
 
 def modes_of_this_thread(kind: type) -> list[Any]:
@@ -53,14 +62,15 @@ def remove_mode(mode: Any) -> bool:
     """Take `mode` off this thread's stack wherever it stands; False if it is not there."""
     above: list[Any] = []
     found = False
-    for _ in range(mode_stack_length()):
-        top = pop_mode()
-        if top is mode:
-            found = True
-            break
-        above.append(top)
-    for other in reversed(above):
-        push_mode(other)
+    try:
+        while mode_stack_length() and not found:
+            top = pop_mode()
+            if top is mode:
+                found = True
+            else:
+                above.append(top)
+    finally:
+        _push_back(above)
     return found
 
 
@@ -103,11 +113,14 @@ PythonNode: type = torch.autograd.function.BackwardCFunction
 run_backward: Callable[..., Any] = _graph._engine_run_backward
 
 
-def replace_run_backward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `torch.autograd.backward` and `.grad` call `function` instead of the engine; gives what they called before."""
-    before: Callable[..., Any] = torch.autograd._engine_run_backward
+def current_run_backward() -> Callable[..., Any]:
+    """What `torch.autograd.backward` and `.grad` call to run the engine."""
+    return torch.autograd._engine_run_backward
+
+
+def replace_run_backward(function: Callable[..., Any]) -> None:
+    """Make `torch.autograd.backward` and `.grad` call `function` instead of the engine."""
     torch.autograd._engine_run_backward = function
-    return before
 
 
 # --- modules --------------------------------------------------------------------------------------------------------------------------

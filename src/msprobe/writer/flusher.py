@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 INTERVAL = 0.4
@@ -40,25 +41,26 @@ def block_signals() -> None:
 
 
 class Flusher:
-    """See the module. One instance per process, `flusher()`."""
+    """See the module. One instance per process, `flusher()`.
+
+    The user's thread only puts into a queue written in C here: a signal handler's exception may arrive between any two of our instructions,
+    and a lock of Python's own (an Event has one) that it left locked would stop the training at the next step.
+    """
 
     def __init__(self) -> None:
         self.live: dict[int, Flushable] = {}
-        self._lock = threading.Lock()
+        self._requests: SimpleQueue[Flushable | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._wake = threading.Event()
-        self._unprepared: list[Flushable] = []
 
     def register(self, writer: Flushable, prepare: bool = False) -> None:
         """Look after `writer` until it is unregistered; with `prepare`, have its files made at once, while the caller goes on."""
-        with self._lock:
-            self.live[id(writer)] = writer
-            if prepare:
-                self._unprepared.append(writer)
-                self._wake.set()
-            if self._thread is None and not self._ended:
-                self._start()
+        self.live[id(writer)] = writer
+        if prepare:
+            self._requests.put(writer)
+        thread = self._thread
+        if (thread is None or not thread.is_alive()) and not self._ended:
+            self._start()
 
     def unregister(self, writer: Flushable) -> None:
         self.live.pop(id(writer), None)
@@ -71,42 +73,47 @@ class Flusher:
     def end(self) -> None:
         """The interpreter ends: stop the thread and settle every writer."""
         self._ended = True
-        self._wake.set()
-        if self._thread is not None:
+        self._requests.put(None)
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join(timeout=1.0)
         for writer in list(self.live.values()):
             writer.settle()
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._loop, name="msprobe-flush", daemon=True)
+        # Known before it runs: an interruption after the start must not bring a second one into the world.
+        thread = self._thread = threading.Thread(target=self._loop, name="msprobe-flush", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no more threads allowed, or the interpreter is ending: closing a writer still writes everything
-            return
-        self._thread = thread
+            self._thread = None
 
     def _loop(self) -> None:
         block_signals()
         idle = 0
         due = time.monotonic() + INTERVAL
-        while True:
-            if self._wake.wait(max(0.0, due - time.monotonic())):
-                self._wake.clear()
-                while self._unprepared and not self._ended:
-                    self._unprepared.pop(0).prepare()
-                if self._ended:
-                    return
-                if time.monotonic() < due:
-                    continue
+        while not self._ended:
+            try:
+                request = self._requests.get(timeout=max(0.0, due - time.monotonic()))
+            except Empty:
+                request = None
+            if request is not None:
+                request.prepare()
+            if time.monotonic() < due:
+                continue
             for writer in list(self.live.values()):
                 writer.flush_if_dirty(wait=False)
             due = time.monotonic() + INTERVAL
             idle = 0 if self.live else idle + 1
-            if idle > _IDLE_ROUNDS:
-                with self._lock:
-                    if not self.live:
-                        self._thread = None
-                        return
+            if idle > _IDLE_ROUNDS and self._may_end():
+                return
+
+    def _may_end(self) -> bool:
+        """Whether the thread ends; the next writer starts a new one. `register` notes its writer before it looks for the thread."""
+        self._thread = None
+        if self.live and self._thread is None:
+            self._thread = threading.current_thread()
+            return False
+        return True
 
 
 _flusher: Flusher | None = None

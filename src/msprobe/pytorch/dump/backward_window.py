@@ -38,16 +38,15 @@ class BackwardWindow:
                 if not present:
                     torch_internals.remove_mode(mode)
 
-        before = torch_internals.replace_run_backward(run_backward)
+        before = torch_internals.current_run_backward()
         self._before, self._wrapper = before, run_backward
+        torch_internals.replace_run_backward(run_backward)
 
     def off(self) -> None:
         """Restore the engine's entry, unless somebody else has replaced it since."""
-        if self._before is not None:
-            current = torch_internals.replace_run_backward(self._before)
-            if current is not self._wrapper:
-                torch_internals.replace_run_backward(current)
-            self._before = None
+        if self._before is not None and torch_internals.current_run_backward() is self._wrapper:
+            torch_internals.replace_run_backward(self._before)
+        self._before = None
 
 
 class ThreadWindow:

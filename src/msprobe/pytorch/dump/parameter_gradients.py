@@ -25,7 +25,9 @@ class ParameterGradients:
         """False between stop and step: then only backward passes of what was recorded count."""
         self._forced: set[str] = set()
         self._owners: dict[int, list[tuple[str, str]]] = {}
-        self._handles: list[tuple[torch.Tensor, Any, bool]] = []
+        self._touched: list[tuple[torch.Tensor, bool]] = []
+        """Parameters that carry the hook, and whether they carried none before."""
+        self._hook = self._arrived
         self._fired: dict[int, int] = {}
         self._expected: dict[str, int] = {}
         self._entries: dict[str, Any] = {}
@@ -50,9 +52,8 @@ class ParameterGradients:
             owners = self._owners.setdefault(id(parameter), [])
             owners.append((prefix, name))
             if len(owners) == 1:
-                untouched = parameter._post_accumulate_grad_hooks is None
-                handle = parameter.register_post_accumulate_grad_hook(self._arrived)
-                self._handles.append((parameter, handle, untouched))
+                self._touched.append((parameter, parameter._post_accumulate_grad_hooks is None))
+                parameter.register_post_accumulate_grad_hook(self._hook)
         self._expected[prefix] = count
 
     def _arrived(self, parameter: torch.Tensor) -> None:
@@ -98,12 +99,17 @@ class ParameterGradients:
         """Take all hooks off and leave the parameters as they were."""
         for entry_name in list(self._entries):
             self._finish(entry_name)
-        for parameter, handle, untouched in self._handles:
-            try:
-                handle.remove()
-                if untouched and not parameter._post_accumulate_grad_hooks:
-                    parameter._post_accumulate_grad_hooks = None
-            except Exception as caught:
-                let_through(caught)
-        self._handles.clear()
+        while self._touched:
+            self._release(*self._touched[-1])
+            self._touched.pop()
         self._owners.clear()
+
+    def _release(self, parameter: torch.Tensor, untouched: bool) -> None:
+        try:
+            hooks = parameter._post_accumulate_grad_hooks or {}
+            for number in [number for number, hook in hooks.items() if hook is self._hook]:
+                del hooks[number]
+            if untouched and not hooks:
+                parameter._post_accumulate_grad_hooks = None
+        except Exception as caught:
+            let_through(caught)

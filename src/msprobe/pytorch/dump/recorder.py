@@ -98,6 +98,8 @@ class Recorder:
         return result
 
     def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ApiCall | None:
+        if api.prefix == "Aten" and any(type(value).__name__ == "FakeTensor" for value in args):
+            return None  # torch working out shapes for itself, as often as its caches make it
         state = self.state
         selection = step.selection
         number = step.counters.take(api.full)

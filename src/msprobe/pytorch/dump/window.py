@@ -61,15 +61,15 @@ class Window:
         mode = self.mode
         if mode is not None:
             for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state), FastPathGuard(mode)):
+                self._undo.append(part.off)  # first: an interruption of the user's may come between any two lines
                 part.on()
-                self._undo.append(part.off)
             if self._spelling is not None:
-                self._spelling.on()
                 self._undo.append(self._spelling.off)
+                self._spelling.on()
             remove_stale_modes()
+            self._undo.append(lambda: torch_internals.remove_mode(mode))
             torch_internals.insert_mode_at_bottom(mode)
             self._state.mode = mode
-            self._undo.append(lambda: torch_internals.remove_mode(mode))
         self._tell_compiled(model)
         return hooks.count
 
@@ -84,18 +84,11 @@ class Window:
         self._state.mode = None
         if self.mode is not None:
             self.mode.active = False  # other threads let everything pass from now on
-        interrupted: list[BaseException] = []
-        for undo in reversed(self._undo):
-            for _ in range(2):
-                try:
-                    undo()
-                    break
-                except BaseException as error:
-                    interrupted.append(error)
-        self._undo.clear()
+        while self._undo:  # what is cut off by an interruption of the user's goes on at the next call
+            try:
+                self._undo[-1]()
+            except Exception as error:
+                let_through(error)
+                logger.warning(f"could not undo a part of start(): {error!r}")
+            self._undo.pop()
         self._recorder.close_open_modules()
-        for reason in interrupted:
-            if not isinstance(reason, Exception):
-                raise reason
-            let_through(reason)
-            logger.warning(f"could not undo a part of start(): {reason!r}")

@@ -40,8 +40,8 @@ class FastPathGuard:
         for kind in FAST_PATH_CLASSES:
             original = kind.__dict__["forward"]
             wrapper = self._wrap(original)
-            kind.forward = wrapper
             self._before.append((kind, original, wrapper))
+            kind.forward = wrapper
 
     def off(self) -> None:
         """Restore the classes, unless somebody else has changed them since."""

@@ -53,10 +53,13 @@ class ModuleHooks:
         self._handles: list[Any] = []
         self._by_id: dict[int, tuple[str, torch.nn.Module]] = {}
         self.count = 0
+        self._modules: list[torch.nn.Module] = []
+        self._complete = False
 
     def register(self, model: object) -> None:
         """Hook everything inside the model or models."""
         named = list(named_modules(model))
+        self._modules = [module for _, module in named]
         fast = _inside_fast_path(module for _, module in named)
         for name, module in named:
             if isinstance(module, torch.jit.ScriptModule):
@@ -69,16 +72,30 @@ class ModuleHooks:
             before, after = _bound_before(self._before, name, module), _bound_after(self._after, name, module)
             self._handles.append(module.register_forward_pre_hook(_Hook(before), with_kwargs=True))
             self._handles.append(module.register_forward_hook(_Hook(after), with_kwargs=True, always_call=True))
+        self._complete = True
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
             self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
 
     def remove(self) -> None:
         """Take all hooks off."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        if not self._complete:
+            self._sweep()
+        while self._handles:
+            self._handles[-1].remove()
+            self._handles.pop()
         self._by_id.clear()
+        self._modules.clear()
+
+    def _sweep(self) -> None:
+        """After an interrupted start: a hook may be on a module whose handle never reached us."""
+        for module in self._modules:
+            for hooks in (module._forward_pre_hooks, module._forward_hooks):
+                for number in [number for number, hook in hooks.items() if type(hook) is _Hook]:
+                    del hooks[number]
+                    module._forward_pre_hooks_with_kwargs.pop(number, None)
+                    module._forward_hooks_with_kwargs.pop(number, None)
+                    module._forward_hooks_always_called.pop(number, None)
 
     def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         known = self._by_id.get(id(module))
