@@ -204,19 +204,20 @@ def test_nodes_of_user_written_functions() -> None:
         lambda x: torch.utils.checkpoint.checkpoint(lambda t: t * 2, x, use_reentrant=True).sum().backward(),
     ],
 )
-def test_every_backward_pass_goes_through_one_function(run: Callable[[torch.Tensor], Any]) -> None:
+def test_every_backward_pass_goes_through_one_function(monkeypatch: pytest.MonkeyPatch, run: Callable[[torch.Tensor], Any]) -> None:
     calls: list[int] = []
 
     def ours(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return before(*args, **kwargs)
 
-    before = torch_internals.replace_run_backward(ours)
-    try:
-        run(torch.ones(2, requires_grad=True))
-    finally:
-        assert torch_internals.replace_run_backward(before) is ours
-    assert calls and before is torch_internals.run_backward
+    before = torch_internals.current_run_backward()
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", before)  # put back whatever happens
+    torch_internals.replace_run_backward(ours)
+    run(torch.ones(2, requires_grad=True))
+    assert torch_internals.current_run_backward() is ours
+    torch_internals.replace_run_backward(before)
+    assert calls and torch_internals.current_run_backward() is before is torch.autograd.graph._engine_run_backward
 
 
 def test_hooks_of_nodes_see_gradients_after_those_of_tensors() -> None:
