@@ -15,6 +15,8 @@ from capturing import Step, record, statistics, tensors
 from odd_values import Data, Holder, Pair, Subclass
 from test_value_statistics import ALL, COMPUTED, LAYOUTS, QUANTIZED, exact, same, values_of
 
+from msprobe.writer import TensorPool
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -110,6 +112,15 @@ def test_every_kind_of_tensor(tmp_path: Path, kind: str) -> None:
     check_files(step)
     size = (step.directory / "dump_tensor_data" / step.only("forward")["input_args"][0]["data_name"]).stat().st_size
     assert size < 4000
+
+
+def test_a_file_does_not_wait_for_its_directory(tmp_path: Path) -> None:
+    """The step's directory is made by another thread: whoever comes first makes it, also for tensors that torch itself saves."""
+    pool = TensorPool()
+    target = tmp_path / "step0" / "proc1" / "dump_tensor_data" / "x.pt"
+    pool.submit_saver(str(target), lambda path: torch.save(torch.eye(2).to_sparse(), path), 10)
+    pool.close()
+    assert not pool.problems and torch.load(target, weights_only=True).layout == torch.sparse_coo
 
 
 def test_nested_values_have_their_path_in_the_name(tmp_path: Path) -> None:
