@@ -150,11 +150,18 @@ def write(directory: Path, stem: str, suffix: str, header: Iterable[str], lines:
         with stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(header)
-            writer.writerows(lines)
+            writer.writerows([[_one_line(cell) for cell in line] for line in lines])
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return path
+
+
+def _one_line(cell: Any) -> Any:
+    """A cell without control characters: one line of the file is one row, and nothing in it commands a terminal."""
+    if type(cell) is str and not cell.isprintable():
+        return "".join(c if c.isprintable() or ord(c) > 159 else c.encode("unicode_escape").decode() for c in cell)
+    return cell
 
 
 def _create(directory: Path, name: str) -> tuple[Path, TextIO]:

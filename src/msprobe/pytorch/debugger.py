@@ -18,6 +18,7 @@ from msprobe.log import logger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.module_dump.naming import checked_models
+from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
@@ -39,6 +40,8 @@ class _Session:
             logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
         self.lock = threading.RLock()
         self.number = 0
+        self.root = os.path.abspath(config.dump_path)
+        self.place: Place | None = None
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES))
         uses_apis = config.level in ("L1", "mix")
         self.table = ApiTable(read_operations()) if uses_apis else None
@@ -74,7 +77,11 @@ class _Session:
                 logger.warning('"rank" is set, but this process has no rank (no process group), so nothing is recorded; leave "rank" empty')
             return
         if self.step is None:
-            self.step = StepRecord(config, self.number, rank, make_selection(config), self.pool)
+            if self.place is None or self.place.rank != rank:
+                if self.place is not None:
+                    self.place.release()
+                self.place = Place(self.root, self.number, rank)
+            self.step = StepRecord(config, self.number, self.place, make_selection(config), self.pool)
             logger.info(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
         self.step.parameter_gradients.window_open = True

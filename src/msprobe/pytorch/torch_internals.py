@@ -134,6 +134,12 @@ MODULE_CALL_CODES = _module_call_codes()
 """ids of the code objects whose frames on the stack are one hooked module call each."""
 
 
+def script_hook_stubs() -> tuple[Any, str] | None:
+    """Where `torch.jit.script` looks up a module's hooks, as (module, name); None if this torch has no such place."""
+    recursive = sys.modules.get("torch.jit._recursive")
+    return (recursive, "get_hook_stubs") if recursive is not None and hasattr(recursive, "get_hook_stubs") else None
+
+
 # --- kinds of tensors -----------------------------------------------------------------------------------------------------------------
 is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
 is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_batchedtensor

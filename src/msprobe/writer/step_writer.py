@@ -72,6 +72,7 @@ class StepWriter:
         extra_info: bool = True,
         tensors: bool = False,
         background: bool = False,
+        shown_as: str | None = None,
     ) -> None:
         """See the class.
 
@@ -80,6 +81,7 @@ class StepWriter:
             task, level, framework: as dump.json says them.
             extra_info: False leaves stack.json and construct.json out.
             tensors: True makes dump_tensor_data.
+            shown_as: the directory as `dump_data_dir` in dump.json spells it, where that differs.
             background: the files are made by the flush thread while the caller goes on, an instant later.
         """
         given = os.fspath(directory)
@@ -103,7 +105,7 @@ class StepWriter:
         self._busy = False
         self._inert = False
         self._report: CloseReport | None = None
-        tensor_directory = os.path.join(given, layout.TENSORS) if tensors else None
+        tensor_directory = os.path.join(shown_as or given, layout.TENSORS) if tensors else None
         head = {"task": task, "level": level, "framework": framework, "dump_data_dir": tensor_directory}
         opening = json_text.document(head, self._problem).removesuffix("\n}") + ',\n "data": {'
         self._dump = GrowingFile(self.directory, layout.DUMP, opening, "}\n}", "\n }\n}")

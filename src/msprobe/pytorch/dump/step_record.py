@@ -17,6 +17,7 @@ from msprobe.pytorch.dump import meta
 from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
+from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
@@ -43,16 +44,17 @@ class StepRecord:
     Args:
         config: the configuration.
         step: the step's number.
-        rank: this process's rank, None without a process group.
+        place: where this process writes.
         selection: what is recorded.
         pool: writes tensor files; None where no values are kept.
     """
 
-    def __init__(self, config: Config, step: int, rank: int | None, selection: Selection, pool: TensorPool | None) -> None:
+    def __init__(self, config: Config, step: int, place: Place, selection: Selection, pool: TensorPool | None) -> None:
         self.config = config
         self.step = step
         self.step_directory = layout.step_dir(config.dump_path, step)
-        self.directory = layout.rank_dir(self.step_directory, rank, os.getpid())
+        shown_as = place.directory(config.dump_path, step)
+        self.directory = place.directory(place.root, step)
         self.selection = selection
         self.counters = Counters()
         self.tally = Tally()
@@ -68,8 +70,9 @@ class StepRecord:
             extra_info=config.extra_info,
             tensors=tensors,
             background=True,
+            shown_as=shown_as,
         )
-        self.writer.meta.update(meta.environment(step, rank))
+        self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
         self.encoder = Encoder(saver, self.report)

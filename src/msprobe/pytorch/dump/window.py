@@ -15,7 +15,7 @@ from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
-from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks
+from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks, ScriptGuard
 from msprobe.pytorch.dump.module_dump.naming import all_modules
 from msprobe.pytorch.dump.recorder import Recorder
 
@@ -54,6 +54,9 @@ class Window:
         hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module)
         self._hooks = hooks
         if model is not None:
+            guard = ScriptGuard()
+            self._undo.append(guard.off)
+            guard.on()
             self._undo.append(hooks.remove)
             hooks.register(model)
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)

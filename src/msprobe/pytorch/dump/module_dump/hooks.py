@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.naming import named_modules
 
@@ -107,6 +108,42 @@ class ModuleHooks:
         known = self._by_id.get(id(module))
         if known is not None:
             self._after(known[0], module, output)
+
+
+class ScriptGuard:
+    """`torch.jit.script` compiles a module's hooks, and ours are no TorchScript: it does not get to see them."""
+
+    def __init__(self) -> None:
+        self._before: Callable[..., Any] | None = None
+        self._wrapper: Callable[..., Any] | None = None
+
+    def on(self) -> None:
+        """Hide our hooks from the script compiler."""
+        place = torch_internals.script_hook_stubs()
+        if place is None:
+            return
+        before = getattr(*place)
+
+        def without_ours(module: torch.nn.Module) -> Any:
+            hidden = [(hooks, dict(hooks)) for hooks in (module._forward_pre_hooks, module._forward_hooks)]
+            try:
+                for hooks, _ in hidden:
+                    for number in [number for number, hook in hooks.items() if type(hook) is _Hook]:
+                        del hooks[number]
+                return before(module)
+            finally:
+                for hooks, everything in hidden:
+                    hooks.clear()
+                    hooks.update(everything)
+
+        self._before, self._wrapper = before, without_ours
+        setattr(*place, without_ours)
+
+    def off(self) -> None:
+        """Restore what was there, unless somebody else has replaced it since."""
+        place = torch_internals.script_hook_stubs()
+        if place is not None and self._before is not None and getattr(*place) is self._wrapper:
+            setattr(*place, self._before)
 
 
 def _bound_before(before: Before, name: str, owner: torch.nn.Module) -> Callable[..., None]:

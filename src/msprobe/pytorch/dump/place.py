@@ -1,0 +1,60 @@
+"""Where a process writes: its directory in every step, which no other running process may share."""
+
+from __future__ import annotations
+
+import os
+
+from msprobe.format import layout
+from msprobe.log import logger
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+
+class Place:
+    """The directories of one process.
+
+    Args:
+        dump_path: the root; absolute from here on, whatever the working directory becomes.
+        step: the first step that is recorded.
+        rank: of this process, None without a process group.
+    """
+
+    def __init__(self, dump_path: str, step: int, rank: int | None) -> None:
+        self.root = os.path.abspath(dump_path)
+        self.rank = rank
+        self._suffix = ""
+        self._lock = -1
+        if rank is not None and fcntl is not None:
+            self._claim(self.directory(self.root, step))
+
+    def directory(self, root: str, step: int) -> str:
+        """`{root}/step{step}/rank{rank}`, or `proc{pid}` without a rank."""
+        return layout.rank_dir(layout.step_dir(root, step), self.rank, os.getpid()) + self._suffix
+
+    def release(self) -> None:
+        """Let other processes use the rank's directories."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _claim(self, directory: str) -> None:
+        """Two processes that write into one directory would spoil each other's files: the later one writes beside it."""
+        try:
+            os.makedirs(directory, exist_ok=True)
+            self._lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # the writer tells what is wrong with the directory
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            self._suffix = f".proc{os.getpid()}"
+            logger.warning(
+                f"another running process records as rank {self.rank} into {os.path.dirname(directory)}: this one writes to "
+                f"{os.path.basename(directory)}{self._suffix} instead; give each process a rank_id of its own"
+            )
+        except OSError:
+            pass  # a file system without locks
