@@ -72,11 +72,24 @@ def test_views_of_many_blocks(numeric) -> None:
     check_view(numeric, tensor.view(40_000, 3)[:, :2])
 
 
-def test_dense_layouts_are_walked_in_memory_order(kernels) -> None:
-    """A transposed tensor costs no more than a contiguous one: the results agree to the last bit, so the order was the same."""
-    tensor = exact.finite_random("float32", 50_000)
-    plain = kernels.summarize(tensor.data_ptr(), CODE["float32"], 50_000)
-    assert kernels.summarize_strided(tensor.data_ptr(), CODE["float32"], (100, 50, 10), (1, 1000, 100)) == plain
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int64"])
+def test_the_same_values_give_the_same_bits_in_every_layout(kernels, dtype: str) -> None:
+    """Or two runs that only differ in memory format would seem to differ in their data."""
+    generator = torch.Generator().manual_seed(0)
+    base = (torch.randn(7, 33, 20, 19, generator=generator, dtype=torch.float64) * 100).to(getattr(torch, dtype))
+    views = [
+        base.permute(3, 1, 0, 2),
+        base.contiguous(memory_format=torch.channels_last),
+        base.transpose(1, 2)[1:, ::3],
+        base[..., ::2],
+        base[0].t() if base[0].dim() == 2 else base[0].permute(2, 0, 1),
+        base[:, :, :1].expand(7, 33, 20, 19),
+        base.flatten(0, 1)[5:],
+    ]
+    for view in views:
+        plain = view.contiguous()
+        expected = kernels.summarize(plain.data_ptr(), CODE[dtype], plain.numel())
+        assert kernels.summarize_strided(view.data_ptr(), CODE[dtype], tuple(view.shape), view.stride()) == expected
 
 
 def test_expanded_tensors_count_each_element_as_often_as_it_appears(numeric) -> None:

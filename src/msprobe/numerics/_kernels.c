@@ -109,6 +109,9 @@ static PyObject *strided_summary(void *address, long code, PyObject *shape, PyOb
     SummaryJob job;
     source_contiguous(&job.source, address, (int)code, 1);
     job.source.ndim = 0;
+    double total = 1;
+    for (Py_ssize_t k = 0; k < ndim; k++) total *= PyLong_AsDouble(PyTuple_GetItem(shape, k));
+    if (PyErr_Occurred()) return NULL;
     for (Py_ssize_t k = 0; k < ndim; k++) {
         long long size = PyLong_AsLongLong(PyTuple_GetItem(shape, k));
         long long stride = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
@@ -117,7 +120,7 @@ static PyObject *strided_summary(void *address, long code, PyObject *shape, PyOb
                 PyErr_Format(PyExc_ValueError, "dimension %zd has size %lld and stride %lld; neither may be negative", k, size, stride);
             return NULL;
         }
-        if (!source_add_dim(&job.source, size, stride)) {
+        if (!source_add_dim(&job.source, size, stride, total > WALK_UP_TO)) {
             PyErr_SetString(PyExc_ValueError, "more than 64 dimensions");
             return NULL;
         }

@@ -1,6 +1,16 @@
 """msprobe for PyTorch."""
 
+from typing import Any
+
 from msprobe.pytorch.debugger import PrecisionDebugger
 from msprobe.pytorch.reproducibility.seeding import seed_all
 
 __all__ = ["PrecisionDebugger", "seed_all"]
+
+_LATER = ("module_dump", "module_dump_end", "random_save", "save")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        raise ImportError(f"msprobe.pytorch.{name} is not available yet")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -55,6 +56,7 @@ class _Session:
         self.old_steps: list[StepRecord] = []
         self.told_rank = False
         self.pid = os.getpid()
+        atexit.register(self.at_exit)
 
     def start(self, model: Model | None, rank_id: int | None) -> None:
         config = self.config
@@ -103,6 +105,17 @@ class _Session:
         if self.step is not None:
             self.step.parameter_gradients.window_open = False
             self.step.tally.spent += perf_counter() - began
+
+    def at_exit(self) -> None:
+        """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
+        if os.getpid() != self.pid or PrecisionDebugger._session is not self:
+            return
+        if self.step is not None:
+            logger.warning(f"step {self.number} was not ended by step(); it is ended now")
+            self.end_step()
+        elif not self.old_steps:
+            steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
+            logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; is start() called, in this process?")
 
     def end_step(self) -> None:
         self.stop()
@@ -160,6 +173,8 @@ class PrecisionDebugger:
             config = load_config(config_path, framework="pytorch", task=task, dump_path=dump_path, level=level, step=step)
             PrecisionDebugger._session = _Session(config)
             PrecisionDebugger._instance = super().__new__(cls)
+        elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):
+            logger.warning("there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored")
         return PrecisionDebugger._instance
 
     @classmethod
@@ -212,6 +227,21 @@ class PrecisionDebugger:
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise UsageError(f"set_init_step(step): step is {step!r}; allowed: an integer of 0 or more")
         session.number = step
+
+    @classmethod
+    def save(cls, *_: Any, **__: Any) -> None:
+        """Not available yet."""
+        raise UsageError("PrecisionDebugger.save (single-point save) is not available yet")
+
+    @classmethod
+    def register_custom_api(cls, *_: Any, **__: Any) -> None:
+        """Not available yet."""
+        raise UsageError("PrecisionDebugger.register_custom_api is not available yet")
+
+    @classmethod
+    def restore_custom_api(cls, *_: Any, **__: Any) -> None:
+        """Not available yet."""
+        raise UsageError("PrecisionDebugger.restore_custom_api is not available yet")
 
 
 def _contained(action: Any, session: _Session) -> None:

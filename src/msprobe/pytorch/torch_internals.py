@@ -142,6 +142,11 @@ def script_hook_stubs() -> tuple[Any, str] | None:
 
 # --- kinds of tensors -----------------------------------------------------------------------------------------------------------------
 is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+def finished_collective(tensor: Any) -> torch.Tensor:
+    """The result behind an AsyncCollectiveTensor, waited for; the tensor itself stays as it is."""
+    return torch.ops._c10d_functional.wait_tensor(tensor.elem)
+
+
 is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_batchedtensor
 is_zero_tensor: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor
 

@@ -25,14 +25,16 @@ _MAX_WAITING = 256 << 20
 
 
 class Entry:
-    """One entry of dump.json. `data` may be changed until `done` is set to True."""
+    """One entry of dump.json. `data` may be changed until `done` is set to True, or `StepWriter.finish` is called."""
 
-    __slots__ = ("data", "done", "name")
+    __slots__ = ("data", "done", "name", "text")
 
     def __init__(self, name: str, data: dict[str, Any], done: bool) -> None:
         self.name = name
         self.data = data
         self.done = done
+        self.text = ""
+        """Its members as they will stand in the file, once `finish` has made them."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,17 @@ class StepWriter:
 
     def add(self, name: str, data: dict[str, Any], done: bool = False) -> Entry:
         """An entry of dump.json, in the order of these calls. A name added again replaces the earlier entry and takes the later place."""
-        entry = Entry(name, data, done)
+        entry = Entry(name, data, False)
+        if done:
+            self.finish(entry)
         self._entries.append(entry)
         return entry
+
+    def finish(self, entry: Entry) -> None:
+        """The entry is final: from now on it is one piece of text, and its records are no work for the garbage collector."""
+        entry.text = json_text.members({entry.name: entry.data}, 2, self._problem)
+        entry.done = True
+        entry.data = {}
 
     def add_call(self, name: str, parent: str | None) -> None:
         """A line of construct.json."""
@@ -314,24 +324,21 @@ class StepWriter:
         again = self._committed.intersection(table)
         if again:
             self._withdraw(again)
-        done: list[tuple[str, Any]] = []
+        done: list[Entry] = []
         pending: list[Entry] = []
-        for name, entry in table.items():
-            if entry.done:
-                done.append((name, entry.data))
-            else:
-                pending.append(entry)
+        for entry in table.values():
+            (done if entry.done else pending).append(entry)
         for first in range(0, len(done), _BATCH):
-            self._commit(dict(done[first : first + _BATCH]))
+            self._commit(done[first : first + _BATCH])
         self._pending = pending
         # What is wrong with an unfinished one is told when it is finished.
         return json_text.members({entry.name: entry.data for entry in pending}, 2, lambda reason: None)
 
-    def _commit(self, done: dict[str, Any]) -> None:
-        text = json_text.members(done, 2, self._problem)
+    def _commit(self, done: list[Entry]) -> None:
+        texts = [entry.text or json_text.members({entry.name: entry.data}, 2, self._problem) for entry in done]
         # First the names: where only they are noted and not the text, the entries are found to be there again and the file is rewritten.
-        self._committed.update(done)
-        self._dump.append(text, len(done))
+        self._committed.update(entry.name for entry in done)
+        self._dump.append(",".join(texts), len(done))
 
     def _withdraw(self, names: set[str]) -> None:
         """Take entries out of dump.json whose names were added again; costs a rewrite."""

@@ -7,13 +7,15 @@
 #define MAX_DIMS 64
 /* A row shorter than this is copied together with its neighbours before it is worked on. */
 #define DIRECT_RUN 64
+/* Expanded tensors with more elements than this are not walked element by element. */
+#define WALK_UP_TO ((int64_t)1 << 26)
 
 typedef struct {
     const char *base;
     int code, item;
     int aligned;         /* elements may be read in place */
     int ndim;            /* 1 and stride 1: contiguous */
-    int64_t shape[MAX_DIMS], stride[MAX_DIMS]; /* in elements, largest stride first */
+    int64_t shape[MAX_DIMS], stride[MAX_DIMS]; /* in elements, outermost first */
     int64_t numel;       /* distinct positions walked over */
     double repeat;       /* how often each appears: expanded dimensions are counted, not walked */
 } Source;
@@ -30,27 +32,24 @@ static void source_contiguous(Source *s, const void *base, int code, int64_t num
     s->repeat = 1;
 }
 
-/* Puts one more dimension in its place by stride; returns 0 if there are too many. */
-static int source_add_dim(Source *s, int64_t size, int64_t stride)
+/* One more dimension, outermost first; returns 0 if there are too many.
+   The order stays that of the indices, not that of the memory: the same values in another layout are added up in the same order and
+   give the same bits. Only where `count` says so are expanded dimensions counted instead of walked. */
+static int source_add_dim(Source *s, int64_t size, int64_t stride, int count)
 {
     if (size == 1) return 1;
-    if (stride == 0) {
+    if (stride == 0 && count) {
         s->repeat *= (double)size;
         return 1;
     }
     if (s->ndim == MAX_DIMS) return 0;
-    int k = s->ndim++;
-    for (; k > 0 && s->stride[k - 1] < stride; k--) {
-        s->shape[k] = s->shape[k - 1];
-        s->stride[k] = s->stride[k - 1];
-    }
-    s->shape[k] = size;
-    s->stride[k] = stride;
+    s->shape[s->ndim] = size;
+    s->stride[s->ndim++] = stride;
     s->numel *= size;
     return 1;
 }
 
-/* Dimensions that follow each other in memory become one: every dense layout ends contiguous. */
+/* Dimensions that follow each other in memory become one. */
 static void source_merge(Source *s)
 {
     int out = 0;
@@ -105,9 +104,8 @@ static void source_walk(const Source *s, int64_t start, int64_t n, UseFn use, vo
         int64_t run = s->shape[last] - index[last], step = s->stride[last];
         if (run > n) run = n;
         const char *p = s->base + offset * s->item;
-        if (step == 1 && s->aligned && run >= DIRECT_RUN) {
-            if (filled) use(ctx, buffer, filled);
-            filled = 0;
+        if (step == 1 && s->aligned && filled == 0 && run >= DIRECT_RUN) {
+            run -= run % LANES; /* every piece but the last fills the lanes, so that an element's lane depends on its index alone */
             use(ctx, p, run);
         } else {
             if (run > CHUNK - filled) run = CHUNK - filled;

@@ -37,7 +37,10 @@ class Sink(Protocol):
         """Add to the time that recording took."""
 
     def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
-        """Put an entry into the dump; gives its handle, whose `done` may be set later."""
+        """Put an entry into the dump; gives its handle, for `finish`."""
+
+    def finish(self, entry: Any) -> None:
+        """An entry that was added unfinished is final."""
 
 
 class GradientObservers:
@@ -425,7 +428,7 @@ class _GraphCall(_Call):
         self._sums.clear()
         if self.entry is not False:
             self.observers.sink.count(self.tensors)
-            self.entry.done = True
+            self.observers.sink.finish(self.entry)
 
     def place(self) -> None:
         """Put the entry into the dump."""

@@ -93,7 +93,7 @@ class ParameterGradients:
     def _finish(self, entry_name: str) -> None:
         entry = self._entries.pop(entry_name, None)
         if entry is not None:
-            entry.done = True
+            self._observers.sink.finish(entry)
 
     def close(self) -> None:
         """Take all hooks off and leave the parameters as they were."""

@@ -27,8 +27,11 @@ class Place:
         self.rank = rank
         self._suffix = ""
         self._lock = -1
-        if rank is not None and fcntl is not None:
-            self._claim(self.directory(self.root, step))
+        directory = self.directory(self.root, step)
+        if rank is None:
+            self._look_for_others(directory)
+        elif fcntl is not None:
+            self._claim(directory)
 
     def directory(self, root: str, step: int) -> str:
         """`{root}/step{step}/rank{rank}`, or `proc{pid}` without a rank."""
@@ -39,6 +42,18 @@ class Place:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _look_for_others(self, directory: str) -> None:
+        """Without ranks each process has a directory of its own, and an earlier run's stay there: tell, before somebody compares them."""
+        try:
+            others = [path.name for path in layout.procs(os.path.dirname(directory)).values() if path.name != os.path.basename(directory)]
+        except OSError:
+            return
+        if others:
+            logger.warning(
+                f"{os.path.dirname(directory)} already holds {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}: the recording of an "
+                "earlier run or of another process; give each run a dump_path of its own, or name the directory when comparing"
+            )
 
     def _claim(self, directory: str) -> None:
         """Two processes that write into one directory would spoil each other's files: the later one writes beside it."""

@@ -185,7 +185,7 @@ class Recorder:
     def _finish(self, step: StepRecord, call: _ApiCall) -> None:
         """The entry of a call stays as it is now."""
         if call.entry is not None and not call.entry.done:
-            call.entry.done = True
+            step.writer.finish(call.entry)
             if step.config.extra_info:
                 step.writer.add_stack(call.name, call.stack, self.stacks.text(call.stack))
 

@@ -114,6 +114,10 @@ class StepRecord:
             self.writer.add_call(name, parent)
         return self.writer.add(name, data, done)
 
+    def finish(self, entry: Any) -> None:
+        """An entry that was added unfinished is final."""
+        self.writer.finish(entry)
+
     def report(self, entry: str, reason: str) -> None:
         """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
         self.tally.not_recorded += 1
@@ -179,10 +183,21 @@ class StepRecord:
         if late:
             text += f"; {late} calls of earlier steps had their backward pass after their step had ended"
         if not tally.calls:
-            logger.warning(f"{text}: nothing was recorded between start() and step()")
+            logger.warning(f"{text}: nothing was recorded between start() and step(){self._why_nothing()}")
         else:
             logger.info(text)
+        if report.lost or not os.path.exists(os.path.join(self.directory, layout.DUMP)):
+            logger.warning(f"{layout.DUMP} of step {self.step} is not complete: {'; '.join(report.problems) or 'it could not be written'}")
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
+
+    def _why_nothing(self) -> str:
+        if not self.selection.everything:
+            return ': "list" or "scope" matched no call'
+        if self.config.level == "L0" and not self.tally.modules_hooked:
+            return ": the model holds no modules (a model itself is not recorded, only what is inside it)"
+        if self.config.level != "L1" and self.tally.modules_hooked:
+            return ": no module of the model given to start() was called"
+        return ""
 
 
 def _remove_tensor_files(directory: str) -> None:

@@ -104,7 +104,7 @@ def _plain_and_readable(tensor: torch.Tensor, record: dict[str, Any]) -> tuple[t
     """A tensor to save and a strided tensor to take statistics from."""
     tensor = tensor.detach()
     if type(tensor).__name__ == "AsyncCollectiveTensor":  # the result of a collective that may still be running
-        tensor = torch.ops._c10d_functional.wait_tensor(tensor.elem)
+        tensor = torch_internals.finished_collective(tensor)
     if hasattr(tensor, "_local_tensor"):  # DTensor: what this rank holds
         record["device_mesh"] = [int(n) for n in tensor.device_mesh.mesh.flatten().tolist()]
         record["placements"] = [str(p) for p in tensor.placements]
