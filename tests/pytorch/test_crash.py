@@ -208,8 +208,11 @@ def run_script(server: Server, directory: Path, source: str) -> Ended:
     return server.run(directory, [], source=script)
 
 
-def lines_of(errors: str, level: str) -> list[str]:
-    return [line for line in errors.splitlines() if f"[{level}]" in line]
+def warnings_of(errors: str) -> tuple[list[str], list[str]]:
+    """Those while the training ran, and those that tell at the end of a step what it lacks."""
+    lines = [line for line in errors.splitlines() if "[WARNING]" in line]
+    closing = [line for line in lines if "dump.json of step" in line]
+    return [line for line in lines if line not in closing], closing
 
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
@@ -238,8 +241,9 @@ def test_a_full_disk(server: Server, tmp_path: Path, task: str) -> None:
     )
     assert done.status == 0 and done.out == "trained\n", done.err
     assert "Traceback" not in done.err
-    warnings = lines_of(done.err, "WARNING")
+    warnings, at_the_end = warnings_of(done.err)
     assert len(warnings) == 1 and str(tmp_path / "dump") in warnings[0], warnings
+    assert len(at_the_end) <= 1 and all("step 0" in line and "File too large" in line for line in at_the_end)
     (closing,) = [line for line in done.err.splitlines() if "[step 0]" in line]
     lost = re.search(r"not recorded: (\d+)", closing)
     assert lost is not None and int(lost.group(1)) > 0, closing
@@ -274,7 +278,8 @@ def test_a_dump_directory_deleted_during_the_run(server: Server, tmp_path: Path,
     )
     assert done.status == 0 and done.out == "trained\n", done.err
     assert "Traceback" not in done.err
-    warnings = lines_of(done.err, "WARNING")
+    warnings, at_the_end = warnings_of(done.err)
+    assert len(at_the_end) <= 1 and all("step 0" in line and "removed" in line for line in at_the_end)
     assert 1 <= len(warnings) <= (2 if task == "tensor" else 1), warnings
     (closing,) = [line for line in done.err.splitlines() if "[step 0]" in line]
     lost = re.search(r"not recorded: (\d+)", closing)
