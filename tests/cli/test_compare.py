@@ -125,7 +125,7 @@ def test_ranks_that_differ_are_listed_and_the_one_that_computes_otherwise_is_sho
     assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 1
     out = capsys.readouterr().out
     assert "First difference of rank1: Torch.mul.0.forward" in out
-    assert "  rank0 differs first at Distributed.all_reduce.0.forward" in out
+    assert "  First difference of rank0: Distributed.all_reduce.0.forward" in out
 
 
 def test_many_ranks_do_not_flood_the_terminal(tmp_path: Path, capsys: Captured) -> None:

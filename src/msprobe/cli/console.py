@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from msprobe.comparison.describe import Line
+from msprobe.comparison.block import Line
 
 _STYLES = {"head": "bold", "good": "green", "bad": "red", "dim": "dim"}
 

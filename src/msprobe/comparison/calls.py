@@ -64,7 +64,8 @@ class Measured(NamedTuple):
 class MeasuredCall(NamedTuple):
     """A call with its measured rows. The three agreements are those of the worst row of a role; UNKNOWN where there is none.
 
-    `inputs` leaves out what the call overwrites.
+    `inputs` leaves out what the call overwrites. `grad_differs`: requires_grad of a value differs, in a forward call; `dtype_differs`: a
+    tensor has another dtype on each side.
     """
 
     pair: CallPair
@@ -73,6 +74,8 @@ class MeasuredCall(NamedTuple):
     inputs: Agreement
     parameters: Agreement
     outputs: Agreement
+    grad_differs: bool = False
+    dtype_differs: bool = False
 
     @property
     def name(self) -> str:
@@ -90,10 +93,13 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
     written = overwritten_input(parts)
     ignored_outputs = returns_memory(parts)
     inputs = parameters = outputs = Agreement.UNKNOWN
+    grad_differs = dtype_differs = False
     for row, measure in zip(pair.rows, measures, strict=True):
         if measure is None or row.target is None:
             continue
         role, agreement = row.target.role, measure.agreement
+        grad_differs = grad_differs or requires_grad_differs(row)
+        dtype_differs = dtype_differs or dtypes_differ(row)
         if role == "input":
             if agreement > inputs and (written is None or not is_overwritten(row.target, written)):
                 inputs = agreement
@@ -105,7 +111,22 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
             outputs = max(outputs, agreement)
     if ignored_outputs:
         outputs = Agreement.UNKNOWN
-    return MeasuredCall(pair, parts, tuple(map(Measured, pair.rows, measures)), inputs, parameters, outputs)
+    rows = tuple(map(Measured, pair.rows, measures))
+    return MeasuredCall(pair, parts, rows, inputs, parameters, outputs, grad_differs and parts.direction == "forward", dtype_differs)
+
+
+def requires_grad_differs(row: RowPair) -> bool:
+    """Whether both sides recorded requires_grad, and not the same."""
+    ours, theirs = row
+    if ours is None or theirs is None or ours.requires_grad == theirs.requires_grad:
+        return False
+    return ours.requires_grad != "N/A" and theirs.requires_grad != "N/A"
+
+
+def dtypes_differ(row: RowPair) -> bool:
+    """Whether the two are tensors of different dtypes."""
+    ours, theirs = row
+    return ours is not None and theirs is not None and ours.dtype != theirs.dtype and ours.kind == theirs.kind == "tensor"
 
 
 def returns_memory(parts: EntryName) -> bool:

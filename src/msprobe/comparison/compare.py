@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from msprobe.comparison import report_csv
+from msprobe.comparison import gradient_slots, report_csv
 from msprobe.comparison.calls import Measured, MeasuredCall, summarise
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
@@ -17,6 +17,7 @@ from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.match import CallPair, match, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
+from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call, calls_of
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
@@ -98,7 +99,9 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     if not matched:
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
     measurer = _measurer(mode, target, golden)
-    measured = [_measure(call, measurer) for call in pairs]
+    shifted = gradient_slots.shifted(pairs)
+    elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
+    measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
     notes: list[str] = []
     missing = unknown_names(*calls, data_mapping) if data_mapping else []
     if missing:
@@ -133,7 +136,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         _example(lost),
         _nothing_measured(measures),
         findings,
+        reasons(measured, verdicts),
+        two_tools,
         location(findings.first, ours, theirs),
+        location(findings.value, ours, theirs),
         location(findings.beyond_rounding, ours, theirs),
         unmatched_frame(findings, ours, theirs),
         tuple(notes),
@@ -183,13 +189,20 @@ def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
     return StatisticsMeasurer()
 
 
-def _measure(call: CallPair, measurer: Measurer) -> MeasuredCall:
-    return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
+def _measure(call: CallPair, measurer: Measurer, outputs: Measure | None) -> MeasuredCall:
+    """`outputs`: what is said of the outputs instead of a measurement, None to measure them."""
+    if outputs is None:
+        return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
+    measures: list[Measure | None] = []
+    for ours, theirs in call.rows:
+        known = outputs if ours is not None and ours.role == "output" else None
+        measures.append((known or measurer(ours, theirs)) if ours is not None and theirs is not None else None)
+    return summarise(call, measures)
 
 
 def _starts(findings: Findings) -> set[str]:
     names: set[str] = set()
-    for difference in (findings.first, findings.beyond_rounding):
+    for difference in (findings.first, findings.value, findings.beyond_rounding):
         if difference is not None:
             names.add(difference.call.name)
             if difference.kind == "own code" and difference.module is not None:

@@ -6,13 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input
+from msprobe.comparison.calls import (
+    Measured,
+    MeasuredCall,
+    dtypes_differ,
+    execution_order,
+    is_overwritten,
+    overwritten_input,
+    requires_grad_differs,
+)
 from msprobe.comparison.measure import Agreement
 
-Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient", "sequence"]
+Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient", "sequence", "requires_grad"]
 """What starts the difference: a call's output; a module's code between its recorded calls; the data; code before a call that was not
 recorded; a plain argument; a parameter's value; the gradient of a parameter; another sequence of calls, so that the two calls of one
-name are not the same call."""
+name are not the same call; requires_grad of a value, which changes what the backward pass computes."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,8 @@ class FirstDifference:
         golden_module: the module that contains the golden call, for a `sequence`.
         within_rounding: the difference is no larger than rounding.
         parameters: agreement of the parameters, of the call itself and of the module around it.
+        dtypes: those of target and golden run, where the first of `rows` has another on each side.
+        dtypes_from_here: no call before it has another dtype on each side.
     """
 
     kind: Kind
@@ -38,6 +48,13 @@ class FirstDifference:
     golden_module: str | None
     within_rounding: bool
     parameters: Agreement
+    dtypes: tuple[str, str] | None = None
+    dtypes_from_here: bool = False
+
+    @property
+    def of_values(self) -> bool:
+        """Whether values of one call are measured against each other, in one dtype: only then their size says anything."""
+        return self.kind not in ("sequence", "requires_grad") and self.dtypes is None
 
 
 @dataclass(frozen=True)
@@ -48,13 +65,15 @@ class Findings:
         exact: whether values had to be equal in every recorded bit to agree; otherwise, up to rounding. Not exact when no floating-point
             tensor of the two dumps is bit-identical, or when two tools made them.
         first: the first difference, None when nothing differs.
-        beyond_rounding: when `first` is within rounding, the first difference that is not.
+        value: when `first` is one of requires_grad, the first difference of a value.
+        beyond_rounding: when the first difference of a value is within rounding, the first one that is not.
         unmatched: the first call that only one side has, None when there is none.
         unmatched_is_earlier: it stands before `first`.
     """
 
     exact: bool
     first: FirstDifference | None
+    value: FirstDifference | None
     beyond_rounding: FirstDifference | None
     unmatched: MeasuredCall | None
     unmatched_is_earlier: bool
@@ -77,12 +96,17 @@ def find(
     order = execution_order(calls)
     exact = may_be_exact and _anything_identical(order)
     search = _Search(order, parents, golden_parents or {})
-    first = search.run(Agreement.ROUNDING if exact else Agreement.DIFFERENT)
-    beyond = search.run(Agreement.DIFFERENT) if first is not None and first.within_rounding else None
+    bound = Agreement.ROUNDING if exact else Agreement.DIFFERENT
+    first = search.run(bound)
+    value = search.run(bound, attributes=False) if first is not None and first.kind == "requires_grad" else None
+    of_value = first if value is None else value
+    beyond = None
+    if of_value is not None and of_value.of_values and of_value.within_rounding:
+        beyond = search.run(Agreement.DIFFERENT, attributes=False)
     position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
     unmatched = order[position] if position is not None else None
     earlier = position is not None and (first is None or position < search.index[first.call.name])
-    return Findings(exact, first, beyond, unmatched, earlier)
+    return Findings(exact, first, value, beyond, unmatched, earlier)
 
 
 def _anything_identical(calls: Sequence[MeasuredCall]) -> bool:
@@ -105,15 +129,18 @@ class _Search:
         self.golden_parents = golden_parents
         self.by_name = {call.name: call for call in order}
         self.index = {call.name: i for i, call in enumerate(order)}
+        self.first_dtype = next((i for i, call in enumerate(order) if call.dtype_differs), len(order))
 
-    def run(self, bound: Agreement) -> FirstDifference | None:
-        """The first difference when agreements of `bound` and worse count as differences."""
+    def run(self, bound: Agreement, *, attributes: bool = True) -> FirstDifference | None:
+        """The first difference when agreements of `bound` and worse count as differences, and with `attributes` requires_grad too."""
         some_before = False
         for call in self.order:
             if not call.matched:
                 continue
             if max(call.inputs, call.parameters, call.outputs) >= bound:
                 return self._explain(call, bound, some_before)
+            if attributes and call.grad_differs:
+                return self._requires_grad(call)
             some_before = some_before or bool(call.rows)
         return None
 
@@ -139,6 +166,16 @@ class _Search:
             return self._make("gradient", call, bound, ("parameters_grad",))
         inner = self._innermost(call, bound)
         return self._make("output", inner, bound, ("output",))
+
+    def _requires_grad(self, call: MeasuredCall) -> FirstDifference:
+        """Blames an input or a parameter where one differs, and the module that owns a parameter before the call that got it from there."""
+        owner = self.by_name.get(next(self._ancestors(call.name), ""))
+        if owner is not None and _of_grad(owner, "parameters") and not _of_grad(owner, "input"):
+            call = owner
+        for roles in (("input", "parameters"), ("output",)):
+            if rows := _of_grad(call, *roles):
+                break
+        return FirstDifference("requires_grad", call, rows, next(self._ancestors(call.name), None), None, None, False, call.parameters)
 
     def _innermost(self, call: MeasuredCall, bound: Agreement) -> MeasuredCall:
         """The first call inside a module that starts the difference. A backward entry of a module may stand before those inside it."""
@@ -167,6 +204,8 @@ class _Search:
         container = module if module is not None else next(self._ancestors(call.name), None)
         around = self.by_name.get(container) if container is not None else None
         parameters = call.parameters if around is None else max(call.parameters, around.parameters)
+        ours, theirs = rows[0].pair if rows else (None, None)
+        dtypes = (ours.dtype, theirs.dtype) if ours is not None and theirs is not None and dtypes_differ(rows[0].pair) else None
         return FirstDifference(
             kind,
             call,
@@ -176,6 +215,8 @@ class _Search:
             self.golden_parents.get(call.pair.golden.name) if kind == "sequence" and call.pair.golden is not None else None,
             all(row.measure is not None and row.measure.agreement < Agreement.DIFFERENT for row in rows),
             parameters,
+            dtypes,
+            self.index[call.name] <= self.first_dtype,
         )
 
     @staticmethod
@@ -192,6 +233,12 @@ class _Search:
             seen.add(parent)
             yield parent
             parent = self.parents.get(parent)
+
+
+def _of_grad(call: MeasuredCall, *roles: str) -> tuple[Measured, ...]:
+    return tuple(
+        row for row in call.rows if row.pair.target is not None and row.pair.target.role in roles and requires_grad_differs(row.pair)
+    )
 
 
 def _differing(call: MeasuredCall, bound: Agreement, roles: tuple[str, ...]) -> Iterator[Measured]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from msprobe.comparison import thresholds
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input, returns_memory
+from msprobe.comparison.gradient_slots import REASON as SHIFTED
 from msprobe.comparison.measure import Agreement, Measure, slight_of
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Row
@@ -147,6 +148,8 @@ def _is_source(row: Row) -> bool:
 
 
 def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> Verdict:
+    if measure.reason == SHIFTED:  # neither shape nor dtype of the two says anything
+        return Verdict("not compared", (f"not compared: {SHIFTED}",))
     if context.mode == "md5":
         return _judge_checksum(measure, context)
     is_output = ours.role == "output"

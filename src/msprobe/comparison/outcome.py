@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair, Plan
 from msprobe.comparison.judge import Mode, Result
+from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
 
 
@@ -42,7 +43,9 @@ class PairReport:
         lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
         nothing_measured: why no row at all could be measured, "" when one could.
         findings: the search for the first difference.
-        location: of the first difference; `beyond` of the first one beyond rounding; `unmatched` of the first call without partner.
+        reasons: why rows are `error` or `unmatched`, or were lost.
+        two_tools: the dumps were made by different tools, each of which has calls that the other does not record.
+        location: of the first difference; `value` and `beyond` of those of `findings`; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
     """
 
@@ -55,7 +58,10 @@ class PairReport:
     lost_example: str
     nothing_measured: str
     findings: Findings
+    reasons: tuple[Reason, ...]
+    two_tools: bool
     location: Location
+    value: Location
     beyond: Location
     unmatched: Frame | None
     notes: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msprobe.comparison.describe import headline
+from msprobe.comparison.headline import headline
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.outcome import Outcome, PairReport
 

@@ -1,0 +1,90 @@
+"""What stands under the first difference: lines of code, and the values of both sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msprobe.comparison.calls import Measured
+from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.judge import Mode
+from msprobe.comparison.measure import Agreement
+from msprobe.comparison.outcome import Location
+
+_SHOWN_ROWS = 3
+_REORDERING = (
+    "  statistics cannot see a reordering of the same values (a transposed weight, a permuted batch):"
+    " if this operation is innocent, record both runs with task tensor"
+)
+
+
+class Line(NamedTuple):
+    """One line of output. `style`: "" or a meaning that the terminal may colour: head, good, bad, dim."""
+
+    text: str
+    style: str = ""
+
+
+def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterator[Line]:
+    """The lines under the headline of `difference`."""
+    if location.user is not None:
+        yield Line(f"  at {location.user}")
+    if location.library is not None:
+        yield Line(f"  through {location.library}")
+    if location.golden is not None:
+        yield Line(f"  in the golden run at {location.golden}")
+    if location.inner is not None:
+        yield Line(f"  its last recorded call is made at {location.inner}")
+    if difference.call.name.startswith("Distributed."):
+        yield Line("  It is a communication: the difference may have come from another rank.")
+    for ours, theirs in difference.call.pair.rows:
+        if theirs is None and ours is not None:
+            yield Line(f"  {ours.key}: in the target only")
+        elif ours is None and theirs is not None:
+            yield Line(f"  {theirs.key}: in the golden dump only")
+    if not difference.of_values and difference.dtypes is None:  # not the same call, or no value that differs
+        return
+    for row in difference.rows[:_SHOWN_ROWS]:
+        yield from _values(row, mode)
+    if len(difference.rows) > _SHOWN_ROWS:
+        yield Line(f"  ... and {len(difference.rows) - _SHOWN_ROWS} more values of this call differ")
+    operation = (
+        difference.kind == "output" and not difference.within_rounding and difference.last_inner is None and difference.dtypes is None
+    )
+    if mode == "statistics" and operation and difference.call.inputs is not Agreement.UNKNOWN:
+        yield Line(_REORDERING, "dim")
+
+
+def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
+    ours, theirs = measured.pair
+    measure = measured.measure
+    if ours is None or theirs is None or measure is None:
+        return
+    kind = ours.dtype if (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape) else f"{ours.dtype} {ours.shape}, golden {theirs.dtype}"
+    shape = theirs.shape if kind != ours.dtype else ours.shape
+    if ours.kind != "tensor" or theirs.kind != "tensor":
+        yield Line(f"  {ours.key}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
+        return
+    yield Line(f"  {ours.key} ({kind} {shape})")
+    if mode == "md5":
+        yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
+        return
+    table: list[tuple[str, ...]] = [("", "Max", "Min", "Mean", "Norm")]
+    table += [(side, *map(_shown, row.statistics)) for side, row in (("target", ours), ("golden", theirs))]
+    yield from map(Line, _table(table))
+    if measure.max_abs is not None and ours.shape == theirs.shape:
+        what = "max abs diff" if mode == "tensor" else "largest difference of these"
+        yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _shown(value: Any) -> str:
+    if type(value) is float and not math.isfinite(value):
+        return "NaN" if value != value else "Inf" if value > 0 else "-Inf"
+    return repr(value) if isinstance(value, str) else str(value)

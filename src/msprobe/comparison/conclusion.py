@@ -1,0 +1,63 @@
+"""What is said when no value differs by more than rounding: in one sentence, with what makes the exit code 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msprobe.comparison.block import Line, block
+from msprobe.comparison.headline import headline
+from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.reasons import joined
+
+
+def conclusion(outcome: Outcome) -> Iterator[Line]:
+    """The last lines. Nothing when no value at all could be measured: standard error tells of that."""
+    if not outcome.reports or any(report.nothing_measured for report in outcome.reports):
+        return
+    slight = next((report for report in outcome.reports if report.findings.first is not None), None)
+    why = _why(outcome)
+    rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)
+    if why:
+        agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else "Values agree"
+        yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why)}", "bad")
+    elif slight is None:
+        beyond = " beyond rounding" if rounded else ""
+        yield Line(f"No difference{beyond} in what both sides recorded.", "good")
+    if slight is not None and slight.findings.first is not None:
+        where = f" of {slight.pair.title}" if len(outcome.reports) > 1 and slight.pair.title else ""
+        start = "The first difference" if why else "No difference beyond rounding; the first"
+        yield Line(f"{start} within rounding{where}: {headline(slight.findings.first)}", "" if why else "good")
+        yield from block(slight.findings.first, slight.location, slight.mode)
+    unmatched = [report for report in outcome.reports if report.findings.unmatched is not None]
+    if unmatched:
+        where = f"{unmatched[0].pair.title}: " if len(outcome.reports) > 1 and unmatched[0].pair.title else ""
+        yield Line(f"  {where}{call_without_partner(unmatched[0])}")
+
+
+def _why(outcome: Outcome) -> list[str]:
+    """What makes the exit code 1, one clause each."""
+    clauses = [str(reason) for reason in joined(report.reasons for report in outcome.reports)]
+    sides = outcome.plan.one_sided
+    if sides:
+        clauses.append(f"{sides[0]}{f', and {len(sides) - 1} more of that kind' if len(sides) > 1 else ''}")
+    return clauses
+
+
+def sole_call(report: PairReport) -> str:
+    """The first call without partner as a headline."""
+    call = report.findings.unmatched
+    assert call is not None
+    side = "target" if call.pair.target is not None else "golden dump"
+    return f"the call {call.name} is in the {side} only"
+
+
+def call_without_partner(report: PairReport) -> str:
+    """The first call without partner, as a remark beside something else."""
+    call = report.findings.unmatched
+    assert call is not None
+    side = "target" if call.pair.target is not None else "golden dump"
+    when = ""
+    if report.findings.first is not None:
+        when = " (earlier than that)" if report.findings.unmatched_is_earlier else " (later)"
+    at = f", at {report.unmatched}" if report.unmatched is not None else ""
+    return f"First call without partner{when}: {call.name}, in the {side} only{at}"

@@ -1,0 +1,96 @@
+"""The first difference in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msprobe.comparison.arguments import argument_name
+from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.measure import Agreement
+
+_SHOWN = 3
+_WORDS = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", Agreement.DIFFERENT: "different"}
+
+
+def headline(difference: FirstDifference) -> str:
+    """The sentence after `First difference: `."""
+    text = _sentence(difference)
+    if difference.dtypes is not None and difference.kind != "sequence":
+        target, golden = difference.dtypes
+        text += f"; the target computes in {target}, the golden run in {golden}{' from here on' if difference.dtypes_from_here else ''}"
+    return text
+
+
+def _sentence(difference: FirstDifference) -> str:
+    call = difference.call.name
+    module = difference.module
+    inside = f" in {module}" if module is not None else ""
+    names = _keys(difference)
+    keys, differ = listed(names), _verb(difference)
+    if difference.kind == "parameter":
+        return f"{_parameters(difference)} of {call} {differ} ({_inputs(difference)})"
+    if difference.kind == "gradient":
+        return f"the gradient of {keys} in {call} differs (everything before it agrees)"
+    if difference.kind == "requires_grad":
+        return _requires_grad(difference, inside)
+    if difference.kind == "first input":
+        return f"inputs of the first call differ: {keys} of {call}{inside}"
+    if difference.kind == "own code":
+        return (
+            f"{module}, before it calls {call} (its inputs agree, {keys} of that call {differ}, and no call in between gave a difference)"
+        )
+    if difference.kind == "sequence":
+        here, there = (name or "no module" for name in (module, difference.golden_module))
+        return f"the sequence of calls: {call} is in {here}, in the golden run in {there}; a call was added or removed before it"
+    if difference.kind == "argument":
+        word, its = ("arguments", "their values") if len(difference.rows) > 1 else ("argument", "its value")
+        tail = f"no call before it gave a difference: {its}, or a setting of the module, changed"
+        return f"{word} {keys} of {call}{inside} {differ}; {tail}"
+    if difference.kind == "input":
+        return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference: the code before it changed"
+    own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
+    return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 4 more`."""
+    shown = list(names[:_SHOWN])
+    if len(names) > _SHOWN:
+        shown.append(f"{len(names) - _SHOWN} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def _keys(difference: FirstDifference) -> list[str]:
+    base = difference.call.parts.base
+    keys = [row.pair.target.key for row in difference.rows if row.pair.target is not None]
+    if difference.kind in ("parameter", "gradient"):
+        return [key.removeprefix("parameters.") for key in keys]
+    named = [(key, argument_name(base, key)) for key in keys]
+    return [f"{key} (`{name}`)" if name else key for key, name in named]
+
+
+def _verb(difference: FirstDifference) -> str:
+    return "differ" if len(difference.rows) > 1 else "differs"
+
+
+def _parameters(difference: FirstDifference) -> str:
+    return f"{'parameters' if len(difference.rows) > 1 else 'the parameter'} {listed(_keys(difference))}"
+
+
+def _requires_grad(difference: FirstDifference, inside: str) -> str:
+    target, golden = difference.rows[0].pair
+    assert target is not None and golden is not None
+    what = listed(_keys(difference))
+    if all(row.pair.target is not None and row.pair.target.role == "parameters" for row in difference.rows):
+        what = f"{'parameters' if len(difference.rows) > 1 else 'the parameter'} {what.replace('parameters.', '')}"
+    same = "; that of its inputs agrees" if target.role == "output" else ""
+    values = f"target {target.requires_grad}, golden {golden.requires_grad}"
+    return f"requires_grad of {what} of {difference.call.name}{inside} differs: {values}{same}"
+
+
+def _inputs(difference: FirstDifference) -> str:
+    """`inputs equal, parameters equal`, leaving out what was not recorded."""
+    words = ["no inputs recorded" if difference.call.inputs is Agreement.UNKNOWN else f"inputs {_WORDS[difference.call.inputs]}"]
+    if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
+        words.append(f"parameters {_WORDS[difference.parameters]}")
+    return ", ".join(words)
