@@ -85,8 +85,8 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
-LEAF_NUMBER = 2**64 - 1
-"""Sequence number of the nodes of all leaves; every other node has a smaller one."""
+LeafNode: Any = torch._C._functions.AccumulateGrad
+"""Class of the nodes of leaves; `.variable` is the leaf."""
 
 
 def leaf_nodes(tensors: list[torch.Tensor]) -> list[Any]:

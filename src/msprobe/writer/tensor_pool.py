@@ -188,6 +188,7 @@ class TensorPool:
             self._failed(job.path, failure)
 
     def _save(self, path: str, saver: Saver) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # the flush thread may not have come to it yet
         _unlink_if_there(path)
         try:
             saver(path)

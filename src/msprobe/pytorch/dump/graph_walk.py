@@ -16,7 +16,7 @@ from msprobe.pytorch import torch_internals
 
 Edge = tuple[Any, int]
 """(node, number of its output); for a leaf (id of the tensor, -1): its node is not made before somebody needs it."""
-_LEAF_NUMBER = torch_internals.LEAF_NUMBER
+_LeafNode = torch_internals.LeafNode
 
 
 def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
@@ -35,11 +35,8 @@ def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list
 
 def _edge_behind(following: Edge) -> Edge:
     """An entry of `next_functions` as an edge."""
-    node = following[0]
-    if node._sequence_nr() == _LEAF_NUMBER:
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            return id(variable), -1
+    if type(following[0]) is _LeafNode:
+        return id(following[0].variable), -1
     return following
 
 
@@ -90,10 +87,9 @@ def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: in
             continue
         known = slots.get(edge)
         if known is None:
-            number = following._sequence_nr()
-            if number == _LEAF_NUMBER:
-                known = slots.get(_edge_behind(edge))
-            elif number >= floor:
+            if type(following) is _LeafNode:
+                known = slots.get((id(following.variable), -1))
+            elif following._sequence_nr() >= floor:
                 return None
         if known is not None:
             known[0].append(position)
@@ -169,20 +165,22 @@ def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: 
     seen = set(todo)
     while todo:
         node = todo.pop()
-        if node.name() == "torch::autograd::CopySlices":
+        if type(node).__name__ == "CopySlices":
             found.views_changed = True
-        for position, behind in enumerate(node.next_functions):
-            following = behind[0]
+        for position, edge in enumerate(node.next_functions):
+            following = edge[0]
             if following is None:
                 continue
-            edge = _edge_behind(behind)
+            is_leaf = type(following) is _LeafNode
+            if is_leaf:
+                edge = (id(following.variable), -1)
             if edge not in slots:
                 if edge in ends:
                     found.places.setdefault(node, []).append(Place(position, edge, True))
                     found.inner[edge] = found.inner.get(edge, 0) + 1
                 cast = _through_cast(following)
                 if cast is None or _edge_behind(cast) not in slots:
-                    if following not in seen and floor <= following._sequence_nr() < _LEAF_NUMBER:
+                    if not is_leaf and following not in seen and following._sequence_nr() >= floor:
                         seen.add(following)
                         todo.append(following)
                     continue
@@ -201,7 +199,7 @@ def _through_cast(node: Any) -> Edge | None:
     Under autocast a weight is converted once and the result is used by all calls in the block: the conversion belongs to no call, and a
     call's own contribution is what arrives before it.
     """
-    if node.name() != "ToCopyBackward0":
+    if type(node).__name__ != "ToCopyBackward0":
         return None
     following: Edge = node.next_functions[0]
     return following if following[0] is not None else None

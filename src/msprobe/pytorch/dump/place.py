@@ -51,8 +51,8 @@ class Place:
             return
         if others:
             logger.warning(
-                f"{os.path.dirname(directory)} already holds {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}: the recording of an "
-                "earlier run or of another process; give each run a dump_path of its own, or name the directory when comparing"
+                f"{os.path.dirname(directory)} already holds {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}: an earlier run's or "
+                "another process's; give each run a dump_path of its own, or name the directory when comparing"
             )
 
     def _claim(self, directory: str) -> None:
