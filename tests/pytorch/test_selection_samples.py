@@ -22,6 +22,7 @@ NEW: dict[str, dict[str, str]] = {
             "Functional.linear.1.backward",
             "Functional.relu.0.backward",
             "Tensor.__mul__.0.backward",
+            "Module.a.Mlp.backward.0",
             *(f"Module.a.{path}.backward.0" for path in ("fc1.Linear", "act.ReLU", "fc2.Linear")),
             *(f"Module.a.{path}.parameters_grad.0" for path in ("fc1.Linear", "fc2.Linear")),
         ],

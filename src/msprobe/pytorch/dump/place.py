@@ -50,9 +50,10 @@ class Place:
         except OSError:
             return
         if others:
+            named = ", ".join(others[:3]) + (" ..." if len(others) > 3 else "")
             logger.warning(
-                f"{os.path.dirname(directory)} already holds {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}: an earlier run's or "
-                "another process's; give each run a dump_path of its own, or name the directory when comparing"
+                f"{os.path.dirname(directory)} already holds {named}: an earlier run's or another process's; give each run a dump_path of "
+                "its own, or name the directory when comparing"
             )
 
     def _claim(self, directory: str) -> None:
