@@ -26,10 +26,13 @@ from msprobe.pytorch import debugger as debugger_room
 from msprobe.pytorch import process, selecting, torch_internals
 from msprobe.pytorch.dump import (
     backward_window,
+    call_gradients,
     encoder,
     gradients,
+    graph_call,
     graph_walk,
     parameter_gradients,
+    place,
     plain_values,
     recorder,
     step_record,
@@ -43,7 +46,8 @@ from msprobe.recording import calls, counters, selection, stacks
 from msprobe.writer import StepWriter, TensorPool
 
 ROOMS: list[ModuleType] = [
-    *(debugger_room, process, selecting, backward_window, encoder, gradients, graph_walk, parameter_gradients, plain_values, recorder),
+    *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
+    *(parameter_gradients, plain_values, recorder),
     *(step_record, tensor_saver, unusual, window, api_table, call_form, mode, operators, hooks, naming, calls, counters, selection, stacks),
 ]
 # What user code calls first: an error inside these is caught inside these, so they cannot be replaced as a whole.

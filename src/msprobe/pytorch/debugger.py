@@ -84,7 +84,8 @@ class _Session:
                     self.place.release()
                 self.place = Place(self.root, self.number, rank)
             self.step = StepRecord(config, self.number, self.place, make_selection(config), self.pool)
-            logger.info(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
+            told = logger.debug if self.old_steps else logger.info  # once is enough to know what is going on
+            told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
         self.step.parameter_gradients.window_open = True
         self.window = Window(self.recorder, self.table, self.spelling)
