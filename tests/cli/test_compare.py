@@ -203,3 +203,37 @@ def test_the_file_is_where_the_terminal_says(tmp_path: Path, capsys: Captured) -
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("result: "))
     rows = {row["NPU Name"]: row for row in read_csv(Path(line.removeprefix("result: ")))}
     assert rows["Functional.relu.0.forward.output.0"]["Result"] == "error"
+
+
+def test_steps_recorded_with_another_task_are_one_line(tmp_path: Path, capsys: Captured) -> None:
+    data = {"Torch.a.0.forward": api([tensor()], [tensor()])}
+    for step in range(3):
+        write_dump(tmp_path / "a" / f"step{step}" / "rank0", data, task="tensor")
+        write_dump(tmp_path / "b" / f"step{step}" / "rank0", data)
+    assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("msprobe compare: error: step0 rank0: the tasks differ: ") and err.endswith(" (2 more pairs alike)\n")
+    assert err.count("\n") == 1
+
+
+def test_every_message_names_the_command(tmp_path: Path, capsys: Captured) -> None:
+    run(tmp_path / "none", tmp_path / "none", tmp_path)
+    assert capsys.readouterr().err.startswith("msprobe compare: error: the target path ")
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(3, True), (4, False)])
+def test_files_of_a_few_steps_are_named(steps: int, shown: bool, tmp_path: Path, capsys: Captured) -> None:
+    for step in range(steps):
+        write_dump(tmp_path / "a" / f"step{step}" / "rank0", {"Torch.a.0.forward": api([tensor()], [tensor()])}, stack={})
+    assert run(tmp_path / "a", tmp_path / "a", tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("result: ") for line in lines) == (steps if shown else 0)
+    assert sum(line.startswith("summary: ") for line in lines) == 1
+
+
+def test_many_notes_do_not_flood_the_terminal(tmp_path: Path, capsys: Captured) -> None:
+    for step in range(9):
+        write_dump(tmp_path / "a" / f"step{step}" / "rank0", {"Torch.a.0.forward": api([tensor()], [tensor()])})
+    run(tmp_path / "a", tmp_path / "a", tmp_path)
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 6 and notes[-1] == "note: ... and 4 more notes"

@@ -53,7 +53,23 @@ def test_several_processes_without_ranks_cannot_be_paired(tmp_path: Path) -> Non
         dump(tmp_path / "b" / f"proc{pid + 10}")
     outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
     assert outcome.exit_code == 2
-    assert outcome.plan.problems[0].endswith("give the two directories to compare")
+    words = "proc* directories (that many processes, or runs into one dump_path)"
+    assert outcome.plan.problems == (
+        f"cannot be paired: {tmp_path}/a of the target side holds 2 {words}; {tmp_path}/b of the golden side holds 2 {words};"
+        f" name one directory of each side, as in -tp {tmp_path}/a/proc1 -gp {tmp_path}/b/proc11",
+    )
+
+
+def test_only_the_side_with_several_processes_is_blamed(tmp_path: Path) -> None:
+    for pid in (1, 2):
+        dump(tmp_path / "a" / "step0" / f"proc{pid}")
+    dump(tmp_path / "b" / "step0" / "proc7")
+    (problem,) = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o").plan.problems
+    assert f"{tmp_path}/a/step0 of the target side holds 2 proc* directories" in problem and "golden side holds" not in problem
+    dump(tmp_path / "c" / "step0" / "rank0")
+    (problem,) = compare(tmp_path / "a", tmp_path / "c", tmp_path / "o").plan.problems
+    assert problem.startswith("step0 has rank* directories on one side and not on the other; ")
+    assert problem.endswith(f"as in -tp {tmp_path}/a/step0/proc1 -gp {tmp_path}/c/step0/rank0")
 
 
 def test_processes_beside_ranks_are_left_out(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from msprobe.comparison.aliases import ALIASES, canonical
+from msprobe.comparison.compare import compare
 from msprobe.comparison.match import match
 from msprobe.comparison.rows import calls_of
 
-from .dumps import Json, api, backward, tensor
+from .dumps import Json, api, backward, module, tensor, write_dump
 
 
 def pairs_of(target: list[str], golden: list[str]) -> list[tuple[str | None, str | None]]:
@@ -111,3 +114,30 @@ def test_a_mapping_pairs_rows_by_hand() -> None:
         ("Torch.a.0.forward.output.0", "Torch.c.0.forward.output.0"),
         (None, "Torch.b.0.forward.output.0"),
     ]
+
+
+def test_a_module_whose_class_is_called_otherwise_is_compared(tmp_path: Path) -> None:
+    def data(name: str, out: float) -> tuple[dict[str, object], dict[str, str | None]]:
+        entries = {
+            "Torch.rsqrt.0.forward": api([tensor(1.0), tensor(out)], [tensor(out)]),
+            f"Module.n.{name}.forward.0": module([tensor(1.0)], [tensor(out)], w=tensor()),
+            f"Module.n.{name}.backward.0": backward([tensor()], [tensor()]),
+            f"Module.n.{name}.parameters_grad.0": {"w": [tensor()]},
+        }
+        return entries, {"Torch.rsqrt.0.forward": f"Module.n.{name}.forward.0", f"Module.n.{name}.forward.0": None}
+
+    for number, out in enumerate((2.0, 3.0)):
+        (ours, our_parents), (theirs, their_parents) = data("MyRMS", out), data("RMS", 2.0)
+        outcome = compare(
+            write_dump(tmp_path / f"t{number}", ours, construct=our_parents, stack={}),
+            write_dump(tmp_path / f"g{number}", theirs, construct=their_parents, stack={}),
+            tmp_path / "o",
+        )
+        report = outcome.reports[0]
+        assert report.counts["unmatched"] == 0
+        assert report.notes == (
+            "Module.n is of class MyRMS in the target and of class RMS in the golden run; compared with each other all the same",
+        )
+        first = report.findings.first
+        assert outcome.exit_code == (0 if out == 2.0 else 1)
+        assert (first is None) if out == 2.0 else (first is not None and first.kind == "own code")

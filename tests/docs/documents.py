@@ -70,7 +70,7 @@ def normalised(text: str) -> list[str]:
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"_\d{14}\b", "_TIME", text)
     text = re.sub(r"\(\d+\)", "(PID)", text)
-    text = re.sub(r"\bproc\d+", "procPID", text)
+    text = re.sub(r"(\b|_)proc\d+", r"\1procPID", text)
     text = re.sub(r"\+\d+ ms", "+N ms", text)
     text = re.sub(r"\bthrough /.*?/(\w+\.py):\d+ ", r"through .../\1:LINE ", text)  # a line of an installed library
     text = re.sub(r"\bat /.*?/(\w+\.py:\d+ )", r"at .../\1", text)

@@ -68,8 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0: done, nothing found. 1: done, something found. 2: could not be done. 130: interrupted.
     """
+    given = sys.argv[1:] if argv is None else list(argv)
+    program = f"msprobe {given[0]}" if given and given[0] in COMMANDS else "msprobe"
     try:
-        code = _run(sys.argv[1:] if argv is None else list(argv))
+        code = _run(given)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -79,16 +81,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return EXIT_PIPE
     except MsprobeException as error:
-        fail(str(error))
+        fail(str(error), program)
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), program)
     except MemoryError:
-        fail("this machine has too little memory for these dumps; compare single ranks, or record fewer calls")
+        fail("this machine has too little memory for these dumps; compare single ranks, or record fewer calls", program)
     except Exception:
         import traceback
 
         traceback.print_exc()
-        fail("this is a fault in msprobe, not in what you gave it; please report it with the lines above")
+        fail("this is a fault in msprobe, not in what you gave it; please report it with the lines above", program)
     return EXIT_FAILED
 
 

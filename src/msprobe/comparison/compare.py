@@ -14,11 +14,12 @@ from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judge import Mode, count, judge
 from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.match import CallPair, match, unknown_names
+from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call, calls_of
+from msprobe.comparison.tools import are_of_two_tools
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
 
@@ -54,7 +55,7 @@ def compare(
         except (DumpFormatError, UsageError) as error:
             if plan.level == "file":
                 raise
-            failures.append(Failure(pair, str(error)))
+            failures.append(Failure(pair, str(error), "tasks" if isinstance(error, _TasksDiffer) else ""))
     outcome = Outcome(plan, tuple(reports), tuple(failures))
     if plan.level != "root":
         return outcome
@@ -91,7 +92,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     """
     target, golden = _read(pair.target), _read(pair.golden)
     if target.task != golden.task:
-        raise UsageError(f"the tasks differ: {pair.target} holds {target.task}, {pair.golden} holds {golden.task}; record both alike")
+        raise _TasksDiffer(f"the tasks differ: {pair.target} holds {target.task}, {pair.golden} holds {golden.task}; record both alike")
     calls = target.calls, golden.calls
     mode = _mode(target.task, calls, pair)
     pairs = match(*calls, data_mapping)
@@ -106,12 +107,14 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     missing = unknown_names(*calls, data_mapping) if data_mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes)
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, []) or {}
-    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, []) or {}
-    two_tools = mode == "statistics" and _is_ours(pair.target) != _is_ours(pair.golden)
-    if two_tools:
-        notes.append("the two dumps were made by different tools, whose statistics are rounded differently")
+    renamed = renamed_classes(pairs)
+    if renamed:
+        more = f", and {len(renamed) - 1} more modules alike" if len(renamed) > 1 else ""
+        notes.append(f"{renamed[0]}{more}; compared with each other all the same")
+    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
+    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
+    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
+    two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
     verdicts = judge(measured, mode, _starts(findings))
     csv = report_csv.write(
@@ -125,7 +128,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
     ours = stacks or {}
     quiet = findings.first is None and findings.unmatched is None
-    theirs = {} if quiet else _optional(reader.read_stack, pair.golden, layout.STACK, []) or {}
+    theirs = {} if quiet else _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {}
     return PairReport(
         pair,
         mode,
@@ -144,6 +147,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         unmatched_frame(findings, ours, theirs),
         tuple(notes),
     )
+
+
+class _TasksDiffer(UsageError):
+    """The two dumps hold different kinds of data."""
 
 
 class _Side(NamedTuple):
@@ -220,21 +227,23 @@ def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
     return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
 
 
-def _is_ours(dump: Path) -> bool:
-    return (dump.parent / layout.META).is_file()
+_NO_LINES = "no lines of code can be shown"
+_NO_MODULES = "modules around calls cannot be named"
 
 
-def _optional(read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str]) -> Mapping[str, _T] | None:
+def _optional(
+    read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str], consequence: str
+) -> Mapping[str, _T] | None:
     path = dump.parent / name
     if not path.is_file():
-        if dump.name == layout.DEBUG:  # values saved by hand never have one
+        if dump.name == layout.DEBUG or name == layout.CONSTRUCT:  # values saved by hand never have one; calls alone have no modules
             return None
-        notes.append(f"{path} does not exist: no lines of code can be shown")
+        notes.append(f"{path} does not exist: {consequence}")
         return None
     try:
         return read(path)
     except DumpFormatError as error:
-        notes.append(f"{error}: no lines of code can be shown")
+        notes.append(f"{error}: {consequence}")
         return None
 
 

@@ -12,6 +12,9 @@ from msprobe.comparison.outcome import Outcome, PairReport
 
 _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
+_SHOWN_FILES = 3
+_SHOWN_NOTES = 5
+_AFTER_A_CALL = {"requires_grad": "First requires_grad that differs", "sequence": "Next difference"}
 
 
 def describe(outcome: Outcome) -> Iterator[Line]:
@@ -27,9 +30,12 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
     if len(interesting) > _SHOWN_PAIRS:
         yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
-    for note in dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes):
+    notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
+    for note in notes[:_SHOWN_NOTES]:
         yield Line(f"note: {note}", "dim")
-    if outcome.summary is None or len(outcome.reports) == 1:
+    if len(notes) > _SHOWN_NOTES:
+        yield Line(f"note: ... and {len(notes) - _SHOWN_NOTES} more notes", "dim")
+    if outcome.summary is None or len(outcome.reports) <= _SHOWN_FILES:
         for report in outcome.reports:
             yield Line(f"result: {report.csv}")
     if outcome.summary is not None:
@@ -41,7 +47,11 @@ def problems(outcome: Outcome) -> Iterator[str]:
     """What could not be compared, one sentence each."""
     yield from outcome.plan.problems
     for failure in outcome.failures:
-        yield f"{failure.pair.title}: {failure.message}"
+        alike = [other for other in outcome.failures if failure.kind and other.kind == failure.kind]
+        if alike and alike[0] is not failure:
+            continue
+        more = f" ({len(alike) - 1} more pairs alike)" if len(alike) > 1 else ""
+        yield f"{failure.pair.title}: {failure.message}{more}"
     for report in outcome.reports:
         if report.nothing_measured:
             yield f"{report.pair.title}: {report.nothing_measured}" if report.pair.title else report.nothing_measured
@@ -92,8 +102,9 @@ def _unmatched_first(chosen: PairReport, outcome: Outcome, many: bool) -> Iterat
     later = [report for report in (chosen, *later_than(outcome, chosen)) if report.findings.first is not None]
     if later and later[0].findings.first is not None:
         first = later[0].findings.first
-        word = "First requires_grad that differs" if first.kind == "requires_grad" else "First value that differs"
-        yield Line(f"{word}{_of(later[0], many)}: {headline(first)}", "head")
+        word = _AFTER_A_CALL.get(first.kind, "First value that differs")
+        where = "" if later[0] is chosen else _of(later[0], many)
+        yield Line(f"{word}{where}: {headline(first)}", "head")
         yield from _below(later[0], outcome, many)
 
 

@@ -192,8 +192,13 @@ class _Search:
         if call.parts.is_module or call.pair.golden is None:
             return False
         ours, theirs = call.name, call.pair.golden.name
-        known = ours in self.parents and theirs in self.golden_parents
-        return known and self.parents[ours] != self.golden_parents[theirs]
+        if ours not in self.parents or theirs not in self.golden_parents:
+            return False
+        around = self.parents[ours]
+        partner = self.by_name.get(around or "")
+        if partner is not None and partner.pair.golden is not None:
+            around = partner.pair.golden.name  # a module whose class is called otherwise is the same place
+        return around != self.golden_parents[theirs]
 
     def _last_inner(self, call: MeasuredCall) -> str | None:
         names = [other.name for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -132,6 +132,17 @@ def _label(name: str) -> str:
     return name if name[:4] in ("rank", "proc") and name[4:].isdigit() else ""
 
 
+def _name_one(target: Path, golden: Path, inside: Sequence[Mapping[int, Path]]) -> str:
+    """What to do when a step directory holds several processes that nothing pairs: which side, where, and the options to give."""
+    held: list[str] = []
+    for side, path, found in (("target", target, inside[0]), ("golden", golden, inside[1])):
+        procs = [item for item in found.values() if item.name.startswith("proc")]
+        if len(procs) > 1:
+            held.append(f"{path} of the {side} side holds {len(procs)} proc* directories (that many processes, or runs into one dump_path)")
+    options = [f"{option} {next(iter(found.values()))}" for option, found in zip(("-tp", "-gp"), inside, strict=True) if found]
+    return f"{'; '.join(held)}{'; ' if held else ''}name one directory of each side, as in {' '.join(options)}"
+
+
 class _Planner:
     def __init__(self) -> None:
         self.pairs: list[DumpPair] = []
@@ -170,16 +181,11 @@ class _Planner:
             side = "target" if not everything[0] else "golden dump"
             self.problems.append(f"{where}holds no rank* or proc* directory in the {side}")
         elif ranks[0] or ranks[1]:
-            self.problems.append(
-                f"{where}has rank* directories on one side and several proc* on the other; give the two directories to compare"
-            )
+            self.problems.append(f"{where}has rank* directories on one side and not on the other; {_name_one(target, golden, everything)}")
         elif procs[0].keys() & procs[1].keys():
             self.both(*procs, "proc", lambda a, b, _: self.leaf(a, b, number), where)
         else:
-            self.problems.append(
-                f"{where}has {len(procs[0])} and {len(procs[1])} proc* directories and nothing to pair them by;"
-                " give the two directories to compare"
-            )
+            self.problems.append(f"{where}cannot be paired: {_name_one(target, golden, everything)}")
 
     def leaf(self, target: Path, golden: Path, number: int | None) -> None:
         files: list[Path] = []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from msprobe.comparison.aliases import canonical
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Call, Row
+from msprobe.format.names import ModuleName
+from msprobe.format.names import parse as parse_name
 
 
 class RowPair(NamedTuple):
@@ -33,7 +36,7 @@ class CallPair(NamedTuple):
 
 
 def match(target: Sequence[Call], golden: Sequence[Call], mapping: Mapping[str, str] | None = None) -> list[CallPair]:
-    """Pairs two dumps, by name.
+    """Pairs two dumps, by name; what is left over of modules, by their place in the model, whatever their class is called.
 
     Args:
         target, golden: the calls of both sides in the order of their dump.json.
@@ -73,7 +76,39 @@ def _partners(target: Sequence[Call], golden: Sequence[Call]) -> dict[str, str]:
         for call in group_target:
             found.pop(call.name, None)
         found.update(_in_order(group_target, group_golden))
+    found.update(_of_another_class(target, golden, found))
     return found
+
+
+def _of_another_class(target: Sequence[Call], golden: Sequence[Call], found: Mapping[str, str]) -> dict[str, str]:
+    """Calls of modules at the same place of which only the class is called otherwise, among those that have no partner yet."""
+    taken = set(found.values())
+    theirs = _places(call for call in golden if call.parts.is_module and call.name not in taken)
+    ours = _places(call for call in target if call.parts.is_module and call.name not in found) if theirs else {}
+    return {name: theirs[place] for place, name in ours.items() if name and theirs.get(place)}
+
+
+def _places(calls: Iterable[Call]) -> dict[str, str]:
+    """Name without the class -> name; "" where several calls share one place."""
+    places: dict[str, str] = {}
+    for call in calls:
+        parts = parse_name(call.name)
+        if isinstance(parts, ModuleName):
+            place = str(replace(parts, class_name=""))
+            places[place] = "" if place in places else call.name
+    return places
+
+
+def renamed_classes(pairs: Iterable[CallPair]) -> list[str]:
+    """One text for each module whose class is called otherwise on the two sides."""
+    found: dict[str, str] = {}
+    for target, golden, _ in pairs:
+        if target is None or golden is None or not target.parts.is_module or target.parts.base == golden.parts.base:
+            continue
+        ours, theirs = target.parts.base.rpartition("."), golden.parts.base.rpartition(".")
+        if ours[0] == theirs[0]:
+            found[ours[0]] = f"{ours[0]} is of class {ours[2]} in the target and of class {theirs[2]} in the golden run"
+    return list(found.values())
 
 
 def _respelled(target: Sequence[Call], golden: Sequence[Call]) -> Iterable[tuple[list[Call], list[Call]]]:

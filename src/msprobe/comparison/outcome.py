@@ -69,10 +69,11 @@ class PairReport:
 
 @dataclass(frozen=True)
 class Failure:
-    """A pair that could not be compared, and why."""
+    """A pair that could not be compared, and why. Of failures of one `kind` other than "" one speaks for all."""
 
     pair: DumpPair
     message: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""The first difference in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe, headline
+
+from .dumps import api, tensor, write_dump
+from .net import Net
+
+
+def test_another_dtype_is_said_in_words_and_its_size_is_not_judged(tmp_path: Path) -> None:
+    def data(dtype: str, noise: float) -> dict[str, object]:
+        return {
+            "Functional.linear.0.forward": api([tensor()], [tensor(2.0 + noise, dtype)]),
+            "Functional.gelu.0.forward": api([tensor(2.0 + noise, dtype)], [tensor(2.0 + noise, dtype)]),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data("bfloat16", 1e-3)), write_dump(tmp_path / "g", data("float32", 0.0)), tmp_path / "o")
+    text = "\n".join(line.text for line in describe(outcome))
+    assert (
+        "First difference: Functional.linear.0.forward (inputs equal, output differs);"
+        " the target computes in torch.bfloat16, the golden run in torch.float32 from here on\n"
+    ) in text
+    assert "rounding" not in text
+
+
+def test_from_here_on_is_not_said_when_dtypes_differ_before(tmp_path: Path) -> None:
+    def data(dtype: str, second: float) -> dict[str, object]:
+        return {
+            "Torch.a.0.forward": api([tensor(1.0, dtype)], [tensor(2.0, dtype)]),
+            "Torch.b.0.forward": api([tensor(2.0, dtype)], [tensor(second, dtype)]),
+        }
+
+    paths = write_dump(tmp_path / "t", data("float64", 9.0)), write_dump(tmp_path / "g", data("float32", 3.0))
+    first = compare(*paths, tmp_path / "o").reports[0].findings.first
+    assert first is not None and first.call.name == "Torch.b.0.forward"
+    assert headline(first).endswith("; the target computes in torch.float64, the golden run in torch.float32")
+
+
+def test_statistics_name_what_they_cannot_see(tmp_path: Path) -> None:
+    outcome = compare(Net(relu_gain=1.5).write(tmp_path / "t"), Net().write(tmp_path / "g"), tmp_path / "o")
+    assert sum("statistics cannot see a reordering" in line.text for line in describe(outcome)) == 1
+    outcome = compare(Net(between=1.5).write(tmp_path / "t"), Net().write(tmp_path / "g"), tmp_path / "o")
+    assert not any("reordering" in line.text for line in describe(outcome))
+
+
+def test_several_differing_inputs_are_listed_as_words(tmp_path: Path) -> None:
+    def data(*values: float) -> dict[str, object]:
+        return {"Torch.z.0.forward": api([tensor()], [tensor()]), "Torch.a.0.forward": api([*map(tensor, values)], [tensor()])}
+
+    for number, (count, expected) in enumerate(
+        ((2, "input.0 and input.1 of"), (3, "input.0, input.1 and input.2 of"), (5, "input.0, input.1, input.2 and 2 more of"))
+    ):
+        target = write_dump(tmp_path / f"t{number}", data(*[5.0] * count))
+        golden = write_dump(tmp_path / f"g{number}", data(*[6.0] * count))
+        first = compare(target, golden, tmp_path / "o").reports[0].findings.first
+        assert first is not None
+        assert headline(first).startswith(f"{expected} Torch.a.0.forward differ; ")
