@@ -10,6 +10,7 @@ from msprobe.cli.compare import _NOT_YET
 from msprobe.comparison import report_summary, thresholds
 from msprobe.comparison.calls import UNINITIALISED
 from msprobe.comparison.judge import RESULTS
+from msprobe.comparison.reasons import _WORDS, Reason
 from msprobe.comparison.report_csv import columns
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +59,14 @@ def test_words_columns_and_ignored_calls(page: str) -> None:
     assert ", ".join(report_summary.COLUMNS) in page
     for api in UNINITIALISED - {"empty_with_format"}:
         assert f"`{api}`" in page
+
+
+def test_the_sentence_in_place_of_a_first_difference(page: str) -> None:
+    reason = Reason(
+        76,
+        "row has another dtype on each side",
+        "rows have another dtype on each side",
+        "Module.0.Linear.forward.0 input.0: torch.float64 / torch.float32",
+    )
+    assert f"Values agree up to rounding; {reason}" in page
+    assert _WORDS["dtype"] == (reason.one, reason.many)
