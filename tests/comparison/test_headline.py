@@ -59,3 +59,16 @@ def test_several_differing_inputs_are_listed_as_words(tmp_path: Path) -> None:
         first = compare(target, golden, tmp_path / "o").reports[0].findings.first
         assert first is not None
         assert headline(first).startswith(f"{expected} Torch.a.0.forward differ; ")
+
+
+def test_a_hidden_cast_is_not_called_changed_code(tmp_path: Path) -> None:
+    def data(dtype: str, value: float) -> dict[str, object]:
+        return {"Torch.z.0.forward": api([tensor()], [tensor()]), "Torch.a.0.forward": api([tensor(value, dtype)], [tensor(3.0)])}
+
+    paths = write_dump(tmp_path / "t", data("bfloat16", 2.1)), write_dump(tmp_path / "g", data("float32", 2.0))
+    first = compare(*paths, tmp_path / "o").reports[0].findings.first
+    assert first is not None
+    assert headline(first) == (
+        "input.0 of Torch.a.0.forward differs; no recorded call before it gave a difference;"
+        " the target computes in torch.bfloat16, the golden run in torch.float32 from here on"
+    )

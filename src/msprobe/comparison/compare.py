@@ -104,6 +104,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
     notes: list[str] = []
+    if target.level != golden.level:
+        notes.append(
+            f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
+        )
     missing = unknown_names(*calls, data_mapping) if data_mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
@@ -140,7 +144,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         _nothing_measured(measures),
         findings,
         reasons(measured, verdicts),
-        two_tools,
+        two_tools or target.level != golden.level,
         location(findings.first, ours, theirs),
         location(findings.value, ours, theirs),
         location(findings.beyond_rounding, ours, theirs),
@@ -157,6 +161,7 @@ class _Side(NamedTuple):
     """What is kept of one dump file; the JSON itself, several times as large, is not."""
 
     task: str
+    level: str | None
     tensor_dir: Path
     calls: list[Call]
 
@@ -169,7 +174,7 @@ def _read(path: Path) -> _Side:
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
     if not dump.data:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
-    return _Side(dump.task, dump.tensor_dir, calls_of(dump.data, str(path)))
+    return _Side(dump.task, dump.level, dump.tensor_dir, calls_of(dump.data, str(path)))
 
 
 def _mode(task: str, calls: tuple[Sequence[Call], Sequence[Call]], pair: DumpPair) -> Mode:

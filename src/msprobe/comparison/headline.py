@@ -47,7 +47,8 @@ def _sentence(difference: FirstDifference) -> str:
         tail = f"no call before it gave a difference: {its}, or a setting of the module, changed"
         return f"{word} {keys} of {call}{inside} {differ}; {tail}"
     if difference.kind == "input":
-        return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference: the code before it changed"
+        why = "" if difference.dtypes is not None else ": the code before it changed"  # else the dtype is said to be the reason
+        return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{why}"
     own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
 

@@ -12,9 +12,9 @@ _RECEIVED_KINDS = ("input", "gradient")
 
 
 def unmatched_first(report: PairReport) -> bool:
-    """Whether a call without partner is the earliest difference. Two tools do not record the same calls: there it says nothing."""
+    """Whether a call without partner is the earliest difference. Two tools, or two levels, do not record the same calls."""
     findings = report.findings
-    return not report.two_tools and findings.unmatched is not None and (findings.first is None or findings.unmatched_is_earlier)
+    return not report.other_calls and findings.unmatched is not None and (findings.first is None or findings.unmatched_is_earlier)
 
 
 def guilty_first(outcome: Outcome) -> Sequence[PairReport]:

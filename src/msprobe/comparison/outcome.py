@@ -44,7 +44,7 @@ class PairReport:
         nothing_measured: why no row at all could be measured, "" when one could.
         findings: the search for the first difference.
         reasons: why rows are `error` or `unmatched`, or were lost.
-        two_tools: the dumps were made by different tools, each of which has calls that the other does not record.
+        other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         location: of the first difference; `value` and `beyond` of those of `findings`; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
     """
@@ -59,7 +59,7 @@ class PairReport:
     nothing_measured: str
     findings: Findings
     reasons: tuple[Reason, ...]
-    two_tools: bool
+    other_calls: bool
     location: Location
     value: Location
     beyond: Location
