@@ -164,7 +164,7 @@ def test_the_node_of_a_leaf(requires: str) -> None:
     assert torch_internals.sequence_number() == before
     assert node.name().endswith("AccumulateGrad") and node.variable is leaf
     assert node is (leaf * 2).grad_fn.next_functions[0][0] is torch_internals.leaf_nodes([leaf])[0]
-    assert node._sequence_nr() == torch_internals.LEAF_NUMBER
+    assert type(node) is torch_internals.LeafNode
     with torch.no_grad():
         assert torch_internals.leaf_nodes([torch.ones(1, requires_grad=True), leaf])[1] is node
     assert torch_internals.leaf_nodes([]) == []

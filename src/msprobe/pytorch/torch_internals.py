@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -128,6 +129,44 @@ def _module_call_codes() -> frozenset[int]:
     call = torch.nn.Module._call_impl.__code__
     inner = [c for c in call.co_consts if isinstance(c, CodeType) and c.co_name == "inner"]
     return frozenset(map(id, inner or [call]))
+
+
+def put_module_hooks(module: torch.nn.Module, key: str, before: Callable[..., None], after: Callable[..., None]) -> None:
+    """What `register_forward_pre_hook(with_kwargs)` and `register_forward_hook(with_kwargs, always_call)` do, without a handle for each."""
+    module._forward_pre_hooks[key] = before
+    module._forward_pre_hooks_with_kwargs[key] = True
+    module._forward_hooks[key] = after
+    module._forward_hooks_with_kwargs[key] = True
+    module._forward_hooks_always_called[key] = True
+
+
+def take_module_hooks(module: torch.nn.Module, key: str) -> None:
+    """Take off what `put_module_hooks` put on; nothing happens where nothing is."""
+    for hooks in (
+        module._forward_pre_hooks,
+        module._forward_pre_hooks_with_kwargs,
+        module._forward_hooks,
+        module._forward_hooks_with_kwargs,
+        module._forward_hooks_always_called,
+    ):
+        hooks.pop(key, None)
+
+
+def put_gradient_hook(parameter: torch.Tensor, key: str, hook: Callable[[torch.Tensor], None]) -> None:
+    """What `register_post_accumulate_grad_hook` does, without a handle."""
+    hooks = parameter._post_accumulate_grad_hooks
+    if hooks is None:
+        hooks = parameter._post_accumulate_grad_hooks = OrderedDict()
+    hooks[key] = hook
+
+
+def take_gradient_hook(parameter: torch.Tensor, key: str, untouched: bool) -> None:
+    """Take off what `put_gradient_hook` put on; `untouched`: there was no dictionary of hooks before."""
+    hooks = parameter._post_accumulate_grad_hooks
+    if hooks is not None:
+        hooks.pop(key, None)
+        if untouched and not hooks:
+            parameter._post_accumulate_grad_hooks = None
 
 
 MODULE_CALL_CODES = _module_call_codes()

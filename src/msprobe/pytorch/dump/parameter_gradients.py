@@ -11,6 +11,8 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.gradients import GradientObservers
 
+_KEY = "msprobe"
+
 
 class ParameterGradients:
     """Hooks on the parameters of the modules that were called in this step.
@@ -27,7 +29,6 @@ class ParameterGradients:
         self._owners: dict[int, list[tuple[str, str]]] = {}
         self._touched: list[tuple[torch.Tensor, bool]] = []
         """Parameters that carry the hook, and whether they carried none before."""
-        self._hook = self._arrived
         self._fired: dict[int, int] = {}
         self._expected: dict[str, int] = {}
         self._entries: dict[str, Any] = {}
@@ -53,7 +54,7 @@ class ParameterGradients:
             owners.append((prefix, name))
             if len(owners) == 1:
                 self._touched.append((parameter, parameter._post_accumulate_grad_hooks is None))
-                parameter.register_post_accumulate_grad_hook(self._hook)
+                torch_internals.put_gradient_hook(parameter, _KEY, self._arrived)
         self._expected[prefix] = count
 
     def _arrived(self, parameter: torch.Tensor) -> None:
@@ -106,10 +107,6 @@ class ParameterGradients:
 
     def _release(self, parameter: torch.Tensor, untouched: bool) -> None:
         try:
-            hooks = parameter._post_accumulate_grad_hooks or {}
-            for number in [number for number, hook in hooks.items() if hook is self._hook]:
-                del hooks[number]
-            if untouched and not hooks:
-                parameter._post_accumulate_grad_hooks = None
+            torch_internals.take_gradient_hook(parameter, _KEY, untouched)
         except Exception as caught:
             let_through(caught)

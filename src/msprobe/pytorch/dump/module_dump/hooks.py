@@ -18,6 +18,9 @@ from msprobe.pytorch.dump.module_dump.naming import named_modules
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
 
+_KEY = "msprobe"
+"""Under which our hooks stand in a module's dictionaries; torch's own keys are numbers."""
+
 
 class _Hook:
     """A hook that a copy or a pickle of the model does not take along: there it is a function of Python's own that does nothing."""
@@ -55,7 +58,6 @@ class ModuleHooks:
         self._by_id: dict[int, tuple[str, torch.nn.Module]] = {}
         self.count = 0
         self._modules: list[torch.nn.Module] = []
-        self._complete = False
 
     def register(self, model: object) -> None:
         """Hook everything inside the model or models."""
@@ -71,32 +73,20 @@ class ModuleHooks:
                 self._by_id[id(module)] = (name, module)
                 continue
             before, after = _bound_before(self._before, name, module), _bound_after(self._after, name, module)
-            self._handles.append(module.register_forward_pre_hook(_Hook(before), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(_Hook(after), with_kwargs=True, always_call=True))
-        self._complete = True
+            torch_internals.put_module_hooks(module, _KEY, _Hook(before), _Hook(after))
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
             self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
 
     def remove(self) -> None:
         """Take all hooks off."""
-        if not self._complete:
-            self._sweep()
+        while self._modules:
+            torch_internals.take_module_hooks(self._modules[-1], _KEY)
+            self._modules.pop()
         while self._handles:
             self._handles[-1].remove()
             self._handles.pop()
         self._by_id.clear()
-        self._modules.clear()
-
-    def _sweep(self) -> None:
-        """After an interrupted start: a hook may be on a module whose handle never reached us."""
-        for module in self._modules:
-            for hooks in (module._forward_pre_hooks, module._forward_hooks):
-                for number in [number for number, hook in hooks.items() if type(hook) is _Hook]:
-                    del hooks[number]
-                    module._forward_pre_hooks_with_kwargs.pop(number, None)
-                    module._forward_hooks_with_kwargs.pop(number, None)
-                    module._forward_hooks_always_called.pop(number, None)
 
     def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         known = self._by_id.get(id(module))
