@@ -8,7 +8,7 @@
 
 /* Below this many elements the GIL stays held: letting go of it costs more than the pass. */
 #define RELEASE_GIL_FROM 16384
-#define THREADS_FROM (1 << 20)
+#define THREADS_FROM (1 << 18)
 /* Blocks whose partial results are held at a time. */
 #define WAVE 1024
 
