@@ -30,8 +30,8 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
     """The lines under the headline of `difference`."""
     if location.user is not None:
         yield Line(f"  at {location.user}")
-    if location.library is not None:
-        yield Line(f"  through {location.library}")
+    if location.nearer is not None:
+        yield Line(f"  through {location.nearer}")
     if location.golden is not None:
         yield Line(f"  in the golden run at {location.golden}")
     if location.inner is not None:

@@ -19,13 +19,13 @@ class Location:
 
     Attributes:
         user: the user's line in the target run.
-        library: the line of an installed package (transformers, ...) that stands nearer to the call.
+        nearer: the line of an installed package (transformers, ...) that stands nearer to the call.
         golden: the user's line in the golden run, when it reads otherwise than `user`.
         inner: the user's line of the last call inside a module whose own code changed.
     """
 
     user: Frame | None = None
-    library: Frame | None = None
+    nearer: Frame | None = None
     golden: Frame | None = None
     inner: Frame | None = None
 

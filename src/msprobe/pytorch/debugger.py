@@ -21,7 +21,7 @@ from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.recorder import Recorder
-from msprobe.pytorch.dump.step_record import StepRecord
+from msprobe.pytorch.dump.step_record import StepRecord, Tally
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
@@ -53,7 +53,8 @@ class _Session:
         self.window: Window | None = None
         self.step: StepRecord | None = None
         self.late = 0
-        self.old_steps: list[StepRecord] = []
+        self.ended: list[Tally] = []
+        """Tallies of the latest steps: backward passes that come too late are counted there."""
         self.told_rank = False
         self.pid = os.getpid()
         atexit.register(self.at_exit)
@@ -84,7 +85,7 @@ class _Session:
                     self.place.release()
                 self.place = Place(self.root, self.number, rank)
             self.step = StepRecord(config, self.number, self.place, make_selection(config), self.pool)
-            told = logger.debug if self.old_steps else logger.info  # once is enough to know what is going on
+            told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
         self.step.parameter_gradients.window_open = True
@@ -114,7 +115,7 @@ class _Session:
         if self.step is not None:
             logger.warning(f"step {self.number} was not ended by step(); it is ended now")
             self.end_step()
-        elif not self.old_steps:
+        elif not self.ended:
             steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
             logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; is start() called, in this process?")
 
@@ -125,9 +126,9 @@ class _Session:
         self.number += 1
         if step is None or os.getpid() != self.pid:
             return
-        late = sum(old.take_late() for old in self.old_steps)
+        late = sum(tally.take_late() for tally in self.ended)
         step.close(late)
-        self.old_steps = [*self.old_steps[-3:], step]
+        self.ended = [*self.ended[-3:], step.tally]
 
 
 def _forget_in_child() -> None:

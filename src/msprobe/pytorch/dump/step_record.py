@@ -37,6 +37,11 @@ class Tally:
     modules: set[str] = field(default_factory=set)
     modules_hooked: int = 0
 
+    def take_late(self) -> int:
+        """Calls whose backward pass came after this step had ended, and that no closing line has told yet."""
+        late, self.late = self.late, 0
+        return late
+
 
 class StepRecord:
     """One step of one process.
@@ -143,11 +148,6 @@ class StepRecord:
         self.tally.late += 1
 
     # --- the end --------------------------------------------------------------------------------------------------------------------
-    def take_late(self) -> int:
-        """Calls whose backward pass came after this step had ended, and that no closing line has told yet."""
-        late, self.tally.late = self.tally.late, 0
-        return late
-
     def close(self, late: int) -> None:
         """End the step: observers off, files complete, closing line said.
 
