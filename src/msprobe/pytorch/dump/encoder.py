@@ -57,7 +57,7 @@ class Encoder:
     """
 
     def __init__(
-        self, save: Callable[[torch.Tensor, Side, Path], str | None] | None, report: Callable[[str, str], None], precision: str = "low"
+        self, save: Callable[[torch.Tensor, Side, Path], str | None] | None, report: Callable[[str, str], None]
     ) -> None:
         self._save = save
         self._report = report

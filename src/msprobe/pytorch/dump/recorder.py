@@ -358,6 +358,7 @@ class Recorder:
                     self._tell(step, opened.name, f"module could not be closed: {error!r}")
         state.expanding = 0
         state.inside = False
+        self._optimizers = 0  # an optimizer's step that raised has told nobody that it ended
 
     # --- mode and threads -----------------------------------------------------------------------------------------------------------
     def _guard_thread(self) -> None:
