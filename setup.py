@@ -13,6 +13,18 @@ from setuptools.command.build_ext import build_ext
 STABLE_ABI = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
+def extension(name: str, source: str, depends: list[str] | None = None) -> Extension:
+    """An extension module of the stable ABI; without a compiler the install succeeds, and Python does the work."""
+    return Extension(
+        name,
+        sources=[source],
+        depends=depends or [],
+        define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
+        py_limited_api=STABLE_ABI,
+        optional=True,
+    )
+
+
 class BuildKernels(build_ext):
     """Adds the flags that depend on which compiler was found."""
 
@@ -29,14 +41,8 @@ class BuildKernels(build_ext):
 setup(
     cmdclass={"build_ext": BuildKernels},
     ext_modules=[
-        Extension(
-            "msprobe.numerics._kernels",
-            sources=["src/msprobe/numerics/_kernels.c"],
-            depends=sorted(glob("src/msprobe/numerics/csrc/*")),
-            define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
-            py_limited_api=STABLE_ABI,
-            optional=True,  # no compiler: the install succeeds and numpy does the work
-        )
+        extension("msprobe.numerics._kernels", "src/msprobe/numerics/_kernels.c", sorted(glob("src/msprobe/numerics/csrc/*"))),
+        extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

@@ -19,7 +19,21 @@ from writer.interruption import interrupted
 def make(directory: Path, name: str = "a.json") -> GrowingFile:
     file = GrowingFile(str(directory), name, '{\n "data": {', "}\n}", "\n }\n}")
     write_new(file.path, file.shell)
+    file.restart()
     return file
+
+
+def test_a_file_that_was_never_made(tmp_path: Path) -> None:
+    file = GrowingFile(str(tmp_path), "a.json", '{\n "data": {', "}\n}", "\n }\n}")
+    file.flush()
+    assert content(file) == {} and os.listdir(tmp_path) == ["a.json"]
+    file.append(member("k"), 1)
+    file.flush()
+    assert content(file) == {"k": 1}
+    other = GrowingFile(str(tmp_path), "b.json", '{\n "data": {', "}\n}", "\n }\n}")
+    other.append(member("k"), 1)
+    other.finish()
+    assert content(other) == {"k": 1} and sorted(os.listdir(tmp_path)) == [".a.json.next", "a.json", "b.json"]
 
 
 def member(key: str, value: Any = 1) -> str:

@@ -25,7 +25,7 @@ from msprobe.pytorch.dump.step_record import StepRecord, Tally
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
-from msprobe.pytorch.torch_internals import MODULE_CALL_CODES
+from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
 from msprobe.writer import TensorPool
 
@@ -43,7 +43,7 @@ class _Session:
         self.number = 0
         self.root = os.path.abspath(config.dump_path)
         self.place: Place | None = None
-        self.recorder = Recorder(StackCache(MODULE_CALL_CODES))
+        self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
         uses_apis = config.level in ("L1", "mix")
         self.table = ApiTable(read_operations()) if uses_apis else None
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None

@@ -173,6 +173,14 @@ MODULE_CALL_CODES = _module_call_codes()
 """ids of the code objects whose frames on the stack are one hooked module call each."""
 
 
+CLIP_CODES = frozenset(
+    id(getattr(f, "__wrapped__", f).__code__)
+    for f in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+    if hasattr(getattr(f, "__wrapped__", f), "__code__")
+)
+"""ids of the code objects of gradient clipping."""
+
+
 def script_hook_stubs() -> tuple[Any, str] | None:
     """Where `torch.jit.script` looks up a module's hooks, as (module, name); None if this torch has no such place."""
     recursive = sys.modules.get("torch.jit._recursive")

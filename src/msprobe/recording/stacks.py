@@ -1,7 +1,7 @@
 """Call stacks, as the text of stack.json and cheap enough to take at every call.
 
-A stack is taken as a tuple of numbers (code object, line); the text is made once for each distinct stack. What lies above the innermost
-open module is not walked again: the module's *anchor* stands for it.
+A stack is taken as a key made of numbers (code object, instruction); its text is made once for each distinct key, and keys with equal
+texts share one `Stack`. What lies above the innermost open module is not walked again: the module's *anchor* stands for it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Callable, Hashable
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -16,7 +17,20 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIMIT = 50_000
 """Distinct stacks kept. Beyond it (code generated anew at each call) a stack's text is made each time and grouped with no other."""
 
-StackKey = tuple[int, ...]
+
+class Stack:
+    """One distinct stack; equal texts are one object.
+
+    Attributes:
+        text: its frames, innermost first, as stack.json shows them.
+        marked: whether a frame of it runs one of the cache's marked code objects.
+    """
+
+    __slots__ = ("marked", "text")
+
+    def __init__(self, text: list[str], marked: bool) -> None:
+        self.text = text
+        self.marked = marked
 
 
 class Anchor(NamedTuple):
@@ -33,6 +47,39 @@ class Anchor(NamedTuple):
     depth: int
 
 
+def walk_in_python(start: FrameType, stop: int, above: int, depth: int, counted: tuple[int, ...]) -> tuple[Hashable, int]:
+    """A key for the frames from `start` outwards, and how many of them run a counted code object.
+
+    Args:
+        start: the innermost frame.
+        stop: id of the frame where the walk ends; it is in the key but is not counted.
+        above: number that stands for what is above that frame; part of the key where the walk gets there.
+        depth: added to the count where the walk gets there.
+        counted: ids of code objects.
+    """
+    frame: FrameType | None = start
+    parts: list[int] = []
+    count = 0
+    while frame is not None:
+        code = id(frame.f_code)
+        parts.append(code)
+        parts.append(frame.f_lasti)
+        if id(frame) == stop:
+            parts.append(above)
+            return tuple(parts), count + depth
+        if code in counted:
+            count += 1
+        frame = frame.f_back
+    parts.append(0)
+    return tuple(parts), count
+
+
+walk: Callable[[FrameType, int, int, int, tuple[int, ...]], tuple[Hashable, int]]
+try:
+    from msprobe.recording._frames import walk
+except ImportError:  # no compiler when msprobe was installed
+    walk = walk_in_python
+
 _NO_ANCHOR = Anchor(0, 0, 0)
 
 
@@ -41,18 +88,20 @@ class StackCache:
 
     Args:
         counted: ids of code objects; `take` also says how many of their frames are on the stack.
+        marked: ids of code objects; a stack says whether they are on it.
     """
 
-    def __init__(self, counted: frozenset[int] = frozenset()) -> None:
-        self._counted = counted
-        self._text: dict[StackKey, list[str]] = {}
-        self._above: dict[StackKey, int] = {}
-        self._above_text: list[list[str]] = [[]]
-        self._unkept: dict[StackKey, list[str]] = {}
-        self._loose = 0
+    def __init__(self, counted: frozenset[int] = frozenset(), marked: frozenset[int] = frozenset()) -> None:
+        self._counted = tuple(counted)
+        self._marked = marked
+        self._known: dict[Hashable, Stack] = {}
+        self._by_text: dict[tuple[str, ...], Stack] = {}
+        self._numbers: dict[Hashable, int] = {}
+        """Key of the frames above a module -> their number."""
+        self._above: list[Stack] = [Stack([], False)]
         self._alive: list[CodeType] = []  # an id in a key stays valid only while its code object lives
 
-    def take(self, skip: int, hidden: frozenset[int] = frozenset(), anchor: Anchor | None = None) -> tuple[StackKey, int]:
+    def take(self, skip: int, hidden: frozenset[int] = frozenset(), anchor: Anchor | None = None) -> tuple[Stack, int]:
         """The stack that is `skip` frames above the caller.
 
         Args:
@@ -61,78 +110,61 @@ class StackCache:
             anchor: of the innermost open module.
 
         Returns:
-            A key for `text`, and how many frames of counted code objects there are.
+            The stack, and how many frames of counted code objects there are.
         """
         frame = sys._getframe(skip)
-        key, depth = self._walk(frame, anchor or _NO_ANCHOR)
-        if key not in self._text:
-            key = self._keep(key, self._describe(frame, key, hidden))
-        return key, depth
+        stop, above, depth = anchor or _NO_ANCHOR
+        key, depth = walk(frame, stop, above, depth, self._counted)
+        stack = self._known.get(key)
+        if stack is None:
+            stack = self._keep(key, self._describe(frame, stop, above, hidden))
+        return stack, depth
 
-    def enter(self, skip: int, anchor: Anchor | None = None) -> tuple[StackKey, Anchor]:
+    def enter(self, skip: int, anchor: Anchor | None = None) -> tuple[Stack, Anchor]:
         """Like `take`, and the anchor of the frame that is `skip` frames above the caller."""
         frame = sys._getframe(skip)
-        above = 0
+        number = 0
         depth = 0
         outer = frame.f_back
         if outer is not None:
-            rest, depth = self._walk(outer, anchor or _NO_ANCHOR)
-            known = self._above.get(rest)
+            stop, above, depth = anchor or _NO_ANCHOR
+            rest, depth = walk(outer, stop, above, depth, self._counted)
+            known = self._numbers.get(rest)
             if known is None:
-                text = self._describe(outer, rest, frozenset())
-                self._above_text.append(text)
-                known = self._above[rest] = len(self._above_text) - 1
-            above = known
+                self._above.append(self._describe(outer, stop, above, frozenset()))
+                known = self._numbers[rest] = len(self._above) - 1
+            number = known
         code = id(frame.f_code)
-        key: StackKey = (code, frame.f_lineno, -above)
-        if key not in self._text:
-            key = self._keep(key, self._describe(frame, key, frozenset()))
-        return key, Anchor(id(frame), above, depth + (code in self._counted))
+        key = (code, frame.f_lasti, number)
+        stack = self._known.get(key)
+        if stack is None:
+            stack = self._keep(key, self._describe(frame, id(frame), number, frozenset()))
+        return stack, Anchor(id(frame), number, depth + (code in self._counted))
 
-    def text(self, key: StackKey) -> list[str]:
-        """The frames of a stack, innermost first, as stack.json shows them."""
-        return self._text.get(key) or self._unkept.pop(key, [])
+    def _keep(self, key: Hashable, stack: Stack) -> Stack:
+        if len(self._known) < _LIMIT:
+            # Two calls on one line are one stack.
+            stack = self._by_text.setdefault(tuple(stack.text), stack)
+            self._known[key] = stack
+        return stack
 
-    def _keep(self, key: StackKey, text: list[str]) -> StackKey:
-        if len(self._text) < _LIMIT:
-            self._text[key] = text
-            return key
-        self._loose += 1
-        key = (-self._loose,)
-        self._unkept = {key: text}
-        return key
-
-    def _walk(self, start: FrameType, anchor: Anchor) -> tuple[StackKey, int]:
-        frame: FrameType | None = start
-        stop, above, depth = anchor
-        counted = self._counted
-        parts: list[int] = []
-        count = 0
-        while frame is not None:
-            code = id(frame.f_code)
-            parts.append(code)
-            parts.append(frame.f_lineno)
-            if id(frame) == stop:
-                parts.append(-above)
-                return tuple(parts), count + depth
-            if code in counted:
-                count += 1
-            frame = frame.f_back
-        parts.append(0)
-        return tuple(parts), count
-
-    def _describe(self, start: FrameType, key: StackKey, hidden: frozenset[int]) -> list[str]:
+    def _describe(self, start: FrameType, stop: int, above: int, hidden: frozenset[int]) -> Stack:
+        """The text of the stack that `walk` gives a key for."""
         lines: list[str] = []
+        codes: list[CodeType] = []
         frame: FrameType | None = start
-        for _ in range(len(key) // 2):
-            if frame is None:
-                break
+        rest = self._above[0]
+        while frame is not None:
             code = frame.f_code
-            if len(self._text) < _LIMIT:
-                self._alive.append(code)
+            codes.append(code)
             if not code.co_filename.startswith(_OURS) and not (not lines and id(code) in hidden):
                 source = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals).strip()
                 if source:
                     lines.append(f"File {code.co_filename}, line {frame.f_lineno}, in {code.co_name}, \n {source}")
+            if id(frame) == stop:
+                rest = self._above[above]
+                break
             frame = frame.f_back
-        return lines + self._above_text[-key[-1]]
+        if len(self._known) < _LIMIT:
+            self._alive += codes
+        return Stack(lines + rest.text, rest.marked or not self._marked.isdisjoint(map(id, codes)))

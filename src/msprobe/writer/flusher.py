@@ -21,9 +21,6 @@ _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSY
 class Flushable(Protocol):
     """What the thread looks after. None of these raises."""
 
-    def prepare(self) -> None:
-        """Make the directory and its empty documents, if that has not been done."""
-
     def flush_if_dirty(self, wait: bool = True) -> None:
         """Bring the files up to date; with `wait` False only if nobody else is doing so."""
 
@@ -49,15 +46,13 @@ class Flusher:
 
     def __init__(self) -> None:
         self.live: dict[int, Flushable] = {}
-        self._requests: SimpleQueue[Flushable | None] = SimpleQueue()
+        self._ending: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def register(self, writer: Flushable, prepare: bool = False) -> None:
-        """Look after `writer` until it is unregistered; with `prepare`, have its files made at once, while the caller goes on."""
+    def register(self, writer: Flushable) -> None:
+        """Look after `writer` until it is unregistered."""
         self.live[id(writer)] = writer
-        if prepare:
-            self._requests.put(writer)
         thread = self._thread
         if (thread is None or not thread.is_alive()) and not self._ended:
             self._start()
@@ -73,7 +68,7 @@ class Flusher:
     def end(self) -> None:
         """The interpreter ends: stop the thread and settle every writer."""
         self._ended = True
-        self._requests.put(None)
+        self._ending.put(None)
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(timeout=1.0)
         for writer in list(self.live.values()):
@@ -93,13 +88,9 @@ class Flusher:
         due = time.monotonic() + INTERVAL
         while not self._ended:
             try:
-                request = self._requests.get(timeout=max(0.0, due - time.monotonic()))
+                self._ending.get(timeout=max(0.0, due - time.monotonic()))
             except Empty:
-                request = None
-            if request is not None:
-                request.prepare()
-            if time.monotonic() < due:
-                continue
+                pass
             for writer in list(self.live.values()):
                 writer.flush_if_dirty(wait=False)
             due = time.monotonic() + INTERVAL

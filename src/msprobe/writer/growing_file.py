@@ -57,6 +57,10 @@ class _State(NamedTuple):
     new_entries: int = 0
 
 
+_NOT_THERE = b""
+"""`closing` of a file that has to be written as a whole, whatever stands under its name now."""
+
+
 class GrowingFile:
     """One growing document. `head` is everything before the members, `tail_empty` and `tail` what closes it without and with members.
 
@@ -71,8 +75,8 @@ class GrowingFile:
         self._tail = tail.encode()
         self._state = self._empty()
 
-    def _empty(self) -> _State:
-        return _State(len(self._head), 0, self._tail_empty, 0, self._head, True)
+    def _empty(self, closing: bytes = _NOT_THERE) -> _State:
+        return _State(len(self._head), 0, closing, 0, self._head, True)
 
     @property
     def shell(self) -> bytes:
@@ -110,28 +114,20 @@ class GrowingFile:
         self._state = self._state._replace(new=(), new_entries=0)
 
     def restart(self) -> None:
-        """The final file is an empty document again, maybe one with other names; what waits to be written still does."""
+        """The final file is an empty document now, maybe one with other names; what waits to be written still does."""
         state = self._state
-        self._state = self._empty()._replace(new=state.new, new_entries=state.new_entries)
+        self._state = self._empty(self._tail_empty)._replace(new=state.new, new_entries=state.new_entries)
 
     def replace(self, members: str, entries: int = 0) -> None:
         """The next flush writes the document anew, with these members only."""
-        self._state = self._empty()._replace(closing=b"", new=(members,) if members else (), new_entries=entries)
+        self._state = self._empty()._replace(new=(members,) if members else (), new_entries=entries)
 
     def intact(self) -> bool:
         """False where someone removed or changed the final file."""
         try:
-            return os.stat(self.path).st_size == self.size or self._state.closing == b""
+            return os.stat(self.path).st_size == self.size or self._state.closing == _NOT_THERE
         except OSError:
             return False
-
-    def prepare(self) -> None:
-        """Make the hidden file of an empty document, so that the next flush finds it."""
-        state = self._state
-        if not state.hidden_body and state.carry == self._head:
-            write_new(self.hidden, self.shell)
-            if self._state is state:
-                self._state = state._replace(hidden_body=len(self._head), carry=b"")
 
     def flush(self, transient: str = "") -> None:
         """Bring the final file up to date; `transient` are members that are not final yet and come last, until the next flush."""
@@ -139,6 +135,10 @@ class GrowingFile:
         if not state.new and tail == state.closing:
             return
         state, new = self._write_hidden(state, tail)
+        if state.closing == _NOT_THERE:
+            put_over(self.hidden, self.path)
+            self._advance(state, new, tail, 0, b"")
+            return
         kept = exchange(self.hidden, self.path)
         if kept and not state.shared:
             self._advance(state, new, tail, state.body, new)

@@ -32,10 +32,7 @@ class StepFiles:
 
     def open(self) -> None:
         """Make the directory and an empty, valid document under every name; what an earlier run left under them is replaced."""
-        if not _make_directory(self._directory):
-            self._remove_leftovers()
-        if self._tensors and not _make_directory(self._tensor_directory):
-            self._remove_unfinished_tensors()
+        self.make_directories()
         main, *others = self._growing
         _place(main.hidden, main.path, main.shell)
         # The other documents start as the same two bytes: one file under several names, until each gets its own content.
@@ -52,7 +49,16 @@ class StepFiles:
                     raise
                 _place(hidden + "~", path, b"{}")
         os.unlink(hidden)
+        for file in self._growing:
+            file.restart()
         self._meta_size = 2
+
+    def make_directories(self) -> None:
+        """Make the directory without any document in it, and take out what an earlier run left."""
+        if not _make_directory(self._directory):
+            self._remove_leftovers()
+        if self._tensors and not _make_directory(self._tensor_directory):
+            self._remove_unfinished_tensors()
 
     def restore(self) -> list[GrowingFile]:
         """Make again what someone took away, as empty documents; returns which."""

@@ -75,7 +75,7 @@ class StepWriter:
         framework: str = "pytorch",
         extra_info: bool = True,
         tensors: bool = False,
-        background: bool = False,
+        lazy: bool = False,
         shown_as: str | None = None,
     ) -> None:
         """See the class.
@@ -86,7 +86,8 @@ class StepWriter:
             extra_info: False leaves stack.json and construct.json out.
             tensors: True makes dump_tensor_data.
             shown_as: the directory as `dump_data_dir` in dump.json spells it, where that differs.
-            background: the files are made by the flush thread while the caller goes on, an instant later.
+            lazy: a new directory and its files are made when they are written for the first time: at most half a second later, or at
+                the end of the step. Making them empty first costs more than all of a small step's text.
         """
         given = os.fspath(directory)
         self.directory = os.path.abspath(given)
@@ -119,9 +120,9 @@ class StepWriter:
         self._grow = [self._dump, self._stack_file, self._construct_file] if extra_info else [self._dump]
         self._files = StepFiles(self.directory, self._grow, tensors)
         self._is_open = False
-        if not background:
+        if not lazy or os.path.lexists(self.directory):
             self._guarded(self._open)
-        flusher().register(self, prepare=background)
+        flusher().register(self)
 
     def add(self, name: str, data: dict[str, Any], done: bool = False) -> Entry:
         """An entry of dump.json, in the order of these calls. A name added again replaces the earlier entry and takes the later place."""
@@ -176,9 +177,6 @@ class StepWriter:
         added = self._entries or self._pending or self._calls or self._stacks or self._errors
         if added or self.meta or not self._is_open or any(file.waiting for file in self._grow):
             self._guarded(self._flush, wait)
-
-    def prepare(self) -> None:
-        self._guarded(self._prepare, False)
 
     def settle(self) -> None:
         self._guarded(self._settle)
@@ -248,12 +246,6 @@ class StepWriter:
             self._restore()
             work()
 
-    def _prepare(self) -> None:
-        if not self._is_open:
-            self._open()
-            for file in self._grow:
-                file.prepare()
-
     def _open(self) -> None:
         self._files.open()
         self._is_open = True
@@ -276,7 +268,8 @@ class StepWriter:
     def _bring_up_to_date(self, write: Callable[[GrowingFile, str], None]) -> None:
         """Every file gets its turn, also when another one fails; the first failure is raised at the end."""
         if not self._is_open:
-            self._open()
+            self._files.make_directories()
+            self._is_open = True
         transient = self._collect()
         failures: list[OSError] = []
         for file in self._grow:

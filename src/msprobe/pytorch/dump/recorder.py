@@ -17,16 +17,11 @@ from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
-from msprobe.recording.stacks import StackCache, StackKey
+from msprobe.recording.stacks import Stack, StackCache
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _grad_enabled = torch.is_grad_enabled
 _sequence_number = torch_internals.sequence_number
-_CLIP_CODES = frozenset(
-    id(getattr(f, "__wrapped__", f).__code__)
-    for f in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
-    if hasattr(getattr(f, "__wrapped__", f), "__code__")
-)
 
 
 class Recorder:
@@ -105,14 +100,14 @@ class Recorder:
         number = step.counters.take(api.full)
         name = f"{api.full}.{number}.forward"
         if state.open:
-            key, depth = self.stacks.take(3, api.hidden, state.open[-1].anchor)
+            stack, depth = self.stacks.take(3, api.hidden, state.open[-1].anchor)
             if state.open[-1].anchor.depth > depth:
                 self._unwind(step, depth)
         else:
-            key, _ = self.stacks.take(3, api.hidden)
+            stack, _ = self.stacks.take(3, api.hidden)
         parent = state.parent()
         if parent is None and step.keeps_construct:
-            parent = self._loose_parent(step, key)
+            parent = self._loose_parent(step, stack)
         if step.keeps_construct:
             failed = step.failed.get(name)
             if failed is None or failed[1] != parent:
@@ -140,7 +135,7 @@ class Recorder:
         if forward:
             step.failed.pop(name, None)  # the same name again takes its place in the file
             call.entry = step.writer.add(name, data if sides.input else {}, False)
-            call.stack = key
+            call.stack = stack
             step.tally.tensors += side.tensors
         if backward and side.leaves:
             call.edges = self._edges(step, name, side.leaves)
@@ -187,7 +182,7 @@ class Recorder:
         if call.entry is not None and not call.entry.done:
             step.writer.finish(call.entry)
             if step.config.extra_info:
-                step.writer.add_stack(call.name, call.stack, self.stacks.text(call.stack))
+                step.writer.add_stack(call.name, call.stack, call.stack.text)
 
     def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[Edge | None]:
         return edges_of(tensors, lambda reason: self._tell(step, name, reason))
@@ -201,11 +196,11 @@ class Recorder:
             form = form_of_call(frame, api.name if api.prefix == "Tensor" else "")
         return as_called(api.parameters or (), api.defaults, args, kwargs, form)
 
-    def _loose_parent(self, step: StepRecord, stack: StackKey) -> str | None:
+    def _loose_parent(self, step: StepRecord, stack: Stack) -> str | None:
         """Parent of an API outside all modules: the optimizer's step and gradient clipping are named."""
         if self._optimizers:
             return "optimizer"
-        if not _CLIP_CODES.isdisjoint(stack):
+        if stack.marked:
             step.add_loose_parent("clip_grad")
             return "clip_grad"
         return None
@@ -229,7 +224,7 @@ class Recorder:
 
     def _module_begins(self, step: StepRecord, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        key, anchor = self.stacks.enter(4, state.open[-1].anchor if state.open else None)
+        stack, anchor = self.stacks.enter(4, state.open[-1].anchor if state.open else None)
         if state.open and state.open[-1].anchor.depth >= anchor.depth:
             self._unwind(step, anchor.depth - 1)
         number = step.counters.take(prefix)
@@ -264,7 +259,7 @@ class Recorder:
             data["parameters"] = self._parameters(step, name, parameters, opened)
         opened.data = data
         if forward and step.config.extra_info:
-            step.writer.add_stack(name, key, self.stacks.text(key))
+            step.writer.add_stack(name, stack, stack.text)
         if backward:
             opened.edges = self._edges(step, name, leaves)
             opened.floor = _sequence_number()
@@ -401,7 +396,7 @@ class _ApiCall:
         self.floor = 0
         self.forced = False
         """Inside a module that `list` expands: its gradients are recorded whatever their name."""
-        self.stack: StackKey = ()
+        self.stack: Stack
 
 
 def _backward_of(forward: str | None) -> str | None:

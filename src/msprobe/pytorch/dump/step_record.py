@@ -74,7 +74,7 @@ class StepRecord:
             framework="pytorch",
             extra_info=config.extra_info,
             tensors=tensors,
-            background=True,
+            lazy=True,
             shown_as=shown_as,
         )
         self.writer.meta.update(meta.environment(step, place.rank))

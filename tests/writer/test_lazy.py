@@ -1,0 +1,68 @@
+"""Files that are made when something is written for the first time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from msprobe.writer import StepWriter
+
+
+def opened(directory: Path) -> StepWriter:
+    return StepWriter(directory, task="statistics", level="mix", lazy=True)
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.005)
+
+
+def test_nothing_is_made_before_the_first_flush(tmp_path: Path) -> None:
+    directory = tmp_path / "step0" / "proc1"
+    writer = opened(directory)
+    assert not directory.exists()
+    wait_for(directory / "construct.json")  # the last of them
+    assert json.loads((directory / "dump.json").read_text())["data"] == {}
+    writer.add("a", {"x": 1}, True)
+    writer.add_call("a", None)
+    writer.flush()
+    assert json.loads((directory / "dump.json").read_text())["data"] == {"a": {"x": 1}}
+    writer.add("b", {"x": 2}, True)
+    writer.flush()
+    writer.add("c", {"x": 3}, True)
+    assert writer.close().problems == {}
+    assert json.loads((directory / "dump.json").read_text())["data"] == {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 3}}
+    assert json.loads((directory / "construct.json").read_text()) == {"a": None}
+    assert sorted(os.listdir(directory)) == ["construct.json", "dump.json", "stack.json"]
+
+
+def test_what_an_earlier_run_left_goes_at_once(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.add("a", {"x": 1}, True)
+    first.close()
+    (tmp_path / ".dump.json.next").write_text("half")
+    second = opened(tmp_path)
+    assert json.loads((tmp_path / "dump.json").read_text())["data"] == {} and not (tmp_path / ".dump.json.next").exists()
+    second.close()
+
+
+def test_a_close_that_comes_first_makes_them_itself(tmp_path: Path) -> None:
+    for number in range(50):
+        directory = tmp_path / f"step{number}" / "proc1"
+        writer = opened(directory)
+        writer.add("a", {"x": number}, True)
+        assert writer.close().problems == {}
+        assert json.loads((directory / "dump.json").read_text())["data"] == {"a": {"x": number}}
+        assert sorted(os.listdir(directory)) == ["construct.json", "dump.json", "stack.json"]
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "in_the_way").write_text("")
+    writer = opened(tmp_path / "in_the_way" / "proc1")
+    writer.add("a", {}, True)
+    report = writer.close()
+    assert report.lost == 1 and report.problems
