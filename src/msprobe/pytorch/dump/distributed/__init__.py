@@ -1,0 +1,1 @@
+"""What torch.distributed does during a window: collectives, sends and receives, and gradients that are reduced over the ranks."""

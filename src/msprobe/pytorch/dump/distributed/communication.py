@@ -1,0 +1,150 @@
+"""Records the calls of torch.distributed while a window is open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from msprobe.contain import let_through
+from msprobe.log import logger
+from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_dump.api_table import Api
+from msprobe.pytorch.dump.distributed import buffers, c10d
+from msprobe.pytorch.dump.distributed.deferred import Deferred
+from msprobe.pytorch.dump.distributed.functions import WatchedFunction
+from msprobe.pytorch.dump.distributed.pending import PendingCalls
+from msprobe.recording.calls import ThreadState
+
+Record = Callable[[Api, Any, tuple[Any, ...], dict[str, Any]], Any]
+COALESCED = "coalesced: it runs when torch's coalescing manager ends, and its output is not recorded"
+_UNREADABLE = "the arguments could not be looked at after the call"
+_NOTHING = object()
+
+
+class CommunicationWindow:
+    """Between start and stop, a call of a watched function of torch.distributed is recorded as `Distributed.{name}.{n}.forward`.
+
+    Input and output are the arguments before and after the call, whatever it returns; there is no backward entry. What a call does
+    inside (other calls of torch.distributed, tensor operations) is not recorded.
+
+    Args:
+        state: what runs in each thread.
+        record: `Recorder.api`.
+        names: the watched functions.
+    """
+
+    def __init__(self, state: ThreadState, record: Record, names: Iterable[str]) -> None:
+        self._state = state
+        self._record = record
+        self._names = tuple(names)
+        self._pid = os.getpid()
+        self._active = False
+        self._watched: list[WatchedFunction] = []
+        self.pending = PendingCalls()
+
+    def on(self) -> None:
+        """Watch the functions; nothing happens in a torch without torch.distributed."""
+        homes = c10d.homes()
+        if not homes:
+            return
+        self._active = True
+        self.pending.on()
+        seen: set[int] = set()
+        for name in self._names:
+            api = Api("Distributed", name, f"Distributed.{name}")
+            for home in homes:
+                function = getattr(home, name, None)
+                if function is not None and id(function) not in seen:
+                    seen.add(id(function))
+                    self._watch(api, function)
+
+    def _watch(self, api: Api, function: Any) -> None:
+        if not isinstance(function, FunctionType):
+            logger.warning(f"torch.distributed.{api.name} has been replaced by a {type(function).__name__}: its calls are not recorded")
+            return
+        watched = WatchedFunction(function)
+        self._watched.append(watched)
+        watched.on(partial(self._call, api, watched.original))
+
+    def off(self) -> None:
+        """Undo `on`. Calls that nobody has waited for end without an output."""
+        self._active = False
+        while self._watched:
+            self._watched[-1].off()
+            self._watched.pop()
+        if os.getpid() == self._pid:
+            self.pending.sweep()
+        else:
+            self.pending.forget()  # a forked child: the entries are its parent's
+        self.pending.off()
+
+    def _call(self, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._active or self._state.inside or torch_internals.is_compiling():
+            return function(*args, **kwargs)
+        return _Call(self, api, function, args, kwargs).run(self._record)
+
+
+class _Call:
+    """One call while it runs."""
+
+    def __init__(self, window: CommunicationWindow, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._window, self._api, self._function = window, api, function
+        self._args, self._kwargs = args, kwargs
+        self._grad = torch.is_grad_enabled()
+        self._result: Any = _NOTHING
+
+    def run(self, record: Record) -> Any:
+        """Record the call; gives what the function gives."""
+        try:
+            self._window.pending.sweep()
+            args, kwargs = buffers.before(self._api.name, self._args, self._kwargs)
+        except Exception as error:
+            let_through(error)
+            args, kwargs = self._args, self._kwargs
+        # A buffer that requires grad is the same tensor before and after: it would look like a call with gradients of its own.
+        self._set_grad(False)
+        try:
+            record(self._api, self._in_the_middle, args, kwargs)
+        finally:
+            self._set_grad(self._grad)
+        return self._result
+
+    def _set_grad(self, enabled: bool) -> None:
+        if self._grad:
+            with torch_internals.NoTorchFunction():
+                c10d.set_grad_enabled(enabled)
+
+    def _in_the_middle(self, *_: Any, **__: Any) -> Any:
+        """The user's call, as it was made; gives the recorder what it is to take for the output."""
+        self._set_grad(self._grad)
+        try:
+            self._result = self._function(*self._args, **self._kwargs)
+        finally:
+            self._set_grad(False)
+        try:
+            return self._output()
+        except Exception as error:
+            let_through(error)
+            return _never(_UNREADABLE)
+
+    def _output(self) -> Any:
+        name, result = self._api.name, self._result
+        output = buffers.after(name, self._args, self._kwargs)
+        works = [work for work in (result if isinstance(result, list) else [result]) if c10d.is_work(work)]
+        if works and name not in buffers.SENT:
+            pending = self._window.pending
+            deferred = Deferred(output, lambda: pending.add(works, deferred))
+            return deferred
+        if not works and c10d.is_coalesced(result):
+            return _never(COALESCED)
+        return output
+
+
+def _never(reason: str) -> Deferred:
+    deferred = Deferred((), lambda: deferred.give_up(reason))
+    return deferred
