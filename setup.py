@@ -43,6 +43,7 @@ setup(
     ext_modules=[
         extension("msprobe.numerics._kernels", "src/msprobe/numerics/_kernels.c", sorted(glob("src/msprobe/numerics/csrc/*"))),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
+        extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

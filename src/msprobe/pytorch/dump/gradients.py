@@ -16,7 +16,7 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.call_gradients import Call, OneNodeCall
 from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.graph_call import GraphCall
-from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, find_boundary, single_node
+from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, trace
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
@@ -102,25 +102,29 @@ class GradientObservers:
         for edge in outputs:
             if edge is not None:
                 self._makers.setdefault(id(edge[0]), []).append(name)
-        single = single_node(outputs, inputs, floor)
-        if single is not None:
-            one = OneNodeCall(self, name, parent, single.positions, single.outputs, len(outputs), len(inputs))
+        found = trace(outputs, inputs, floor)
+        if len(found) == 3:
+            node, numbers, positions = found
+            one = OneNodeCall(self, name, parent, positions, numbers, len(outputs), len(inputs))
             one.forced = forced
-            self._handles.append((one, single.node.register_hook(one)))
+            self._handles.append((one, node.register_hook(one)))
             return
-        boundary = find_boundary(outputs, inputs, floor)
+        boundary = Boundary(*found)
         if boundary.views_changed:
-            self._tell_cut(name, boundary)
+            self._tell_cut(name, inputs, boundary)
         if boundary.outputs:
             call = GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             call.forced = forced
-            for node, handle in call.attach(boundary, tensors):
+            for is_leaf, handle in call.attach(boundary, tensors):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
-                self._handles.append((call if node.next_functions else None, handle))
+                self._handles.append((None if is_leaf else call, handle))
 
-    def _tell_cut(self, name: str, boundary: Boundary) -> None:
+    def _tell_cut(self, name: str, inputs: list[Edge | None], boundary: Boundary) -> None:
         """A view changed in place: autograd replaced the node that made it, so nobody's gradient can be read there any more."""
-        for edge in boundary.slots.keys() - boundary.contributions.keys():
+        for slots, contributions in zip(boundary.slots, boundary.contributions, strict=True):
+            edge = inputs[slots[0]]
+            if contributions or edge is None:
+                continue
             reason = "a view was changed in place, and autograd keeps no gradient of what it was before"
             self.report(name, reason)
             for maker in self._makers.get(id(edge[0]), ()):

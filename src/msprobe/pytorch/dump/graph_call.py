@@ -45,9 +45,9 @@ class GraphCall(Call):
 
     def __init__(self, observers: GradientObservers, name: str, parent: str | None, boundary: Boundary, outputs: int, inputs: int) -> None:
         super().__init__(observers, name, parent, outputs, inputs)
-        self.slots = list(boundary.slots.values())
-        self.contributions = [boundary.contributions.get(edge, 0) for edge in boundary.slots]
-        self.dtypes = [boundary.dtypes.get(edge) for edge in boundary.slots]
+        self.slots = boundary.slots
+        self.contributions = boundary.contributions
+        self.dtypes = boundary.dtypes
         self.passed_through = boundary.passed_through
         self.input_nodes = len(boundary.places)
         self.nodes = len(boundary.outputs) + self.input_nodes
@@ -60,30 +60,29 @@ class GraphCall(Call):
         self.passed_on: list[Any] = []
         self._sums: dict[Any, tuple[list[torch.Tensor], int]] = {}
 
-    def attach(self, boundary: Boundary, leaves: list[torch.Tensor]) -> list[tuple[Any, Any]]:
-        """Put the observers on the graph; gives nodes and the handles that remove them.
+    def attach(self, boundary: Boundary, leaves: list[torch.Tensor]) -> list[tuple[bool, Any]]:
+        """Put the observers on the graph; gives the handles that remove them, each with whether its node is a leaf's.
 
         Args:
             boundary: of the call.
             leaves: the outputs, of which some may be leaves of the graph.
         """
-        numbers = {edge: index for index, edge in enumerate(boundary.slots)}
-        inner = {edge: -1 - index for index, edge in enumerate(boundary.inner)}  # negative: outputs that the call itself goes on with
+        inner = boundary.inner
         handles = []
         leaf_nodes = self._leaf_nodes(boundary, leaves)
-        for node, outputs in boundary.outputs.items():
-            if type(node) is int:  # an output that is a leaf: an input, or something the module keeps
-                node = leaf_nodes[node]
+        for node, outputs in boundary.outputs:
             plan = [(slot, number, inner.get((node, number), 0)) for slot, number in outputs]
-            handles.append((node, node.register_prehook(_OutputNode(self, plan))))
-        for node, places in boundary.places.items():
-            targets = [(place.position, inner[place.edge] if place.inner else numbers[place.edge]) for place in places]
-            handles.append((node, node.register_hook(_InputNode(self, targets))))
+            is_leaf = type(node) is int  # an input, or something the module keeps
+            if is_leaf:
+                node = leaf_nodes[node]
+            handles.append((is_leaf, node.register_prehook(_OutputNode(self, plan))))
+        for node, places in boundary.places:
+            handles.append((False, node.register_hook(_InputNode(self, places))))
         return handles
 
     def _leaf_nodes(self, boundary: Boundary, outputs: list[torch.Tensor]) -> dict[int, Any]:
         """Nodes of the outputs that are leaves, by the leaf's id."""
-        wanted = {node for node in boundary.outputs if type(node) is int}
+        wanted = {node for node, _ in boundary.outputs if type(node) is int}
         if not wanted:
             return {}
         leaves = {id(tensor): tensor for tensor in outputs if id(tensor) in wanted}
@@ -129,7 +128,7 @@ class GraphCall(Call):
 
         Contributions to the call's own outputs (`edge` below zero) are kept until that output's gradient arrives.
         """
-        if edge >= 0 and gradient is not None and self.dtypes[edge] not in (None, gradient.dtype):
+        if self.dtypes is not None and gradient is not None and self.dtypes.get(edge) not in (None, gradient.dtype):
             with torch.no_grad(), torch_internals.no_dispatch_modes():
                 gradient = gradient.to(self.dtypes[edge])
         places = self.contributions[edge] if edge >= 0 else 0
@@ -210,9 +209,8 @@ class _OutputNode:
                 if call.begin():
                     for slot, number, inner in self.outputs:
                         gradient = grad_outputs[number]
-                        through = call.passed_through.get(slot)
-                        if through is not None:
-                            call.record(gradient, "output", through)
+                        if call.passed_through is not None and slot in call.passed_through:
+                            call.record(gradient, "output", call.passed_through[slot])
                         if inner:
                             gradient = call.from_outside(inner, gradient)
                         call.record(gradient, "input", [slot])

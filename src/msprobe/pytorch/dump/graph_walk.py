@@ -1,12 +1,12 @@
 """Where in the autograd graph a call's inputs and outputs lie.
 
 An *edge* is `(node, number)`: the place where the gradient of one tensor arrives. Only the graph is read; nothing is put into it.
+`trace` is in C where a compiler was there; its twin in Python is here, and says what it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,11 @@ _LeafNode = torch_internals.LeafNode
 
 def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
+    if _fast_edges is not None:
+        try:
+            return _fast_edges(tensors)
+        except Exception as error:
+            let_through(error)
     edges: list[Edge | None] = []
     for tensor in tensors:
         try:
@@ -54,101 +59,78 @@ class SingleNode(NamedTuple):
     positions: list[tuple[list[int], list[int]]]
 
 
-def single_node(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> SingleNode | None:
-    """The one node that leads from all inputs to all outputs, None where the call is anything else; arguments as in `find_boundary`."""
-    first = outputs[0]
-    if first is None:
-        return None
-    node = first[0]
-    if type(node) is int:
-        return None
+class Boundary(NamedTuple):
+    """The part of the graph that one call made.
+
+    Attributes:
+        outputs: (node, or id of a leaf; pairs (slot of the output, number of the node's output)).
+        places: (node, pairs (position in its `next_functions`, target)): where the wanted gradients come from. A target of 0 and more
+            is an index of `slots`; one below is a value of `inner`: what flows there comes from inside the call.
+        slots: for each distinct edge of the inputs, the slots of the inputs that share it.
+        contributions: for each of them, how many places lead to it.
+        inner: edge of an output that the call itself goes on with -> a number below 0.
+        dtypes: index of `slots` -> its dtype, where contributions arrive in another one; None for none.
+        passed_through: slots of outputs that are an input itself -> the input's slots; None for none.
+        views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
+    """
+
+    outputs: list[tuple[Any, list[tuple[int, int]]]]
+    places: list[tuple[Any, list[tuple[int, int]]]]
+    slots: list[list[int]]
+    contributions: list[int]
+    inner: dict[Edge, int]
+    dtypes: dict[int, torch.dtype] | None
+    passed_through: dict[int, list[int]] | None
+    views_changed: bool
+
+
+def trace_in_python(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> SingleNode | Boundary:
+    """Walk back from a call's outputs to its inputs.
+
+    Args:
+        outputs, inputs: edges of the tensors that require grad, in slot order.
+        floor: the thread's sequence number when the call began; older nodes are not the call's and end the walk.
+
+    Returns:
+        `SingleNode` where one node leads from all inputs to all outputs, `Boundary` for everything else (from C, plain tuples of these).
+    """
+    slots: dict[Edge, list[int]] = {}
+    for slot, edge in enumerate(inputs):
+        if edge is not None:
+            slots.setdefault(edge, []).append(slot)
+    return _single_node(outputs, slots, floor) or _boundary(outputs, slots, floor)
+
+
+def _single_node(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int) -> SingleNode | None:
+    first = outputs[0] if outputs else None
+    node = first[0] if first is not None else None
     # A user-written backward may change the gradients it is given in place: those must be read before it runs.
-    if isinstance(node, torch_internals.PythonNode):
+    if node is None or type(node) is int or isinstance(node, torch_internals.PythonNode):
         return None
     numbers = []
     for slot, edge in enumerate(outputs):
         if edge is None or edge[0] is not node:
             return None
         numbers.append((slot, edge[1]))
-    slots: dict[Edge, tuple[list[int], list[int]]] = {}
-    for slot, edge in enumerate(inputs):
-        if edge is None:
+    if any(edge[0] is node for edge in slots):
+        return None
+    places: dict[Edge, list[int]] = {edge: [] for edge in slots}
+    for position, following in enumerate(node.next_functions):
+        if following[0] is None:
             continue
-        if edge[0] is node:
-            return None
-        known = slots.get(edge)
-        if known is None:
-            slots[edge] = ([], [slot])
-        else:
-            known[1].append(slot)
-    for position, edge in enumerate(node.next_functions):
-        following = edge[0]
-        if following is None:
-            continue
-        known = slots.get(edge)
-        if known is None:
-            if type(following) is _LeafNode:
-                known = slots.get((id(following.variable), -1))
-            elif following._sequence_nr() >= floor:
-                return None
+        known = places.get(_edge_behind(following))
         if known is not None:
-            known[0].append(position)
-    if not all(known[0] for known in slots.values()):
+            known.append(position)
+        elif type(following[0]) is not _LeafNode and following[0]._sequence_nr() >= floor:
+            return None
+    if not all(places.values()):
         return None  # an input that is reached another way, or not at all: the walk tells
-    return SingleNode(node, numbers, list(slots.values()))
+    return SingleNode(node, numbers, [(places[edge], slots[edge]) for edge in slots])
 
 
-class Place(NamedTuple):
-    """Where a contribution to a gradient comes from.
-
-    Attributes:
-        position: in the `next_functions` of a node, and so among its gradients.
-        edge: the edge it leads to.
-        inner: True where the edge is an output of the call itself: what flows there comes from inside the call.
-    """
-
-    position: int
-    edge: Edge
-    inner: bool
-
-
-@dataclass
-class Boundary:
-    """The part of the graph that one call made.
-
-    Attributes:
-        outputs: node -> pairs (slot of the output, number of the node's output).
-        places: node -> the places on it whose gradients are wanted.
-        slots: edge of an input -> the slots of the inputs that share it.
-        contributions: edge of an input -> how many places lead to it.
-        inner: edge of an output -> how many places inside the call lead to it.
-        passed_through: slots of outputs that are an input itself -> the input's slots.
-        dtypes: edge of an input -> its dtype, where contributions arrive in another one.
-        views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
-    """
-
-    outputs: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
-    places: dict[Any, list[Place]] = field(default_factory=dict)
-    slots: dict[Edge, list[int]] = field(default_factory=dict)
-    contributions: dict[Edge, int] = field(default_factory=dict)
-    inner: dict[Edge, int] = field(default_factory=dict)
-    passed_through: dict[int, list[int]] = field(default_factory=dict)
-    dtypes: dict[Edge, torch.dtype] = field(default_factory=dict)
-    views_changed: bool = False
-
-
-def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> Boundary:
-    """Walk back from a call's outputs to its inputs.
-
-    Args:
-        outputs, inputs: edges of the tensors that require grad, in slot order.
-        floor: the thread's sequence number when the call began; older nodes are not the call's and end the walk.
-    """
-    found = Boundary()
-    slots = found.slots
-    for slot, edge in enumerate(inputs):
-        if edge is not None:
-            slots.setdefault(edge, []).append(slot)
+def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int) -> Boundary:
+    found: dict[Any, list[tuple[int, int]]] = {}
+    through: dict[int, list[int]] = {}
     todo: list[Any] = []
     ends: set[Edge] = set()
     for slot, edge in enumerate(outputs):
@@ -156,41 +138,45 @@ def find_boundary(outputs: list[Edge | None], inputs: list[Edge | None], floor: 
             continue
         node, number = edge
         if edge in slots:
-            found.passed_through[slot] = slots[edge]
+            through[slot] = slots[edge]
         elif type(node) is not int and node._sequence_nr() >= floor:
             ends.add(edge)
-            if node not in found.outputs:
+            if node not in todo:
                 todo.append(node)
-        found.outputs.setdefault(node, []).append((slot, max(number, 0)))
+        found.setdefault(node, []).append((slot, max(number, 0)))
     seen = set(todo)
+    index = {edge: number for number, edge in enumerate(slots)}
+    places: list[tuple[Any, list[tuple[int, int]]]] = []
+    contributions = [0] * len(slots)
+    inner: dict[Edge, int] = {}
+    dtypes: dict[int, torch.dtype] = {}
+    changed = False
     while todo:
         node = todo.pop()
-        if type(node).__name__ == "CopySlices":
-            found.views_changed = True
-        for position, edge in enumerate(node.next_functions):
-            following = edge[0]
-            if following is None:
+        changed = changed or type(node).__name__ == "CopySlices"
+        mine: list[tuple[int, int]] = []
+        for position, following in enumerate(node.next_functions):
+            if following[0] is None:
                 continue
-            is_leaf = type(following) is _LeafNode
-            if is_leaf:
-                edge = (id(following.variable), -1)
-            if edge not in slots:
+            edge = _edge_behind(following)
+            if edge not in index:
                 if edge in ends:
-                    found.places.setdefault(node, []).append(Place(position, edge, True))
-                    found.inner[edge] = found.inner.get(edge, 0) + 1
-                cast = _through_cast(following)
-                if cast is None or _edge_behind(cast) not in slots:
-                    if not is_leaf and following not in seen and following._sequence_nr() >= floor:
-                        seen.add(following)
-                        todo.append(following)
+                    mine.append((position, inner.setdefault(edge, -1 - len(inner))))
+                cast = _through_cast(following[0])
+                if cast is None or _edge_behind(cast) not in index:
+                    if type(following[0]) is not _LeafNode and following[0] not in seen and following[0]._sequence_nr() >= floor:
+                        seen.add(following[0])
+                        todo.append(following[0])
                     continue
                 edge = _edge_behind(cast)
                 dtype = _dtype_at(cast)
                 if dtype is not None:
-                    found.dtypes[edge] = dtype
-            found.places.setdefault(node, []).append(Place(position, edge, False))
-            found.contributions[edge] = found.contributions.get(edge, 0) + 1
-    return found
+                    dtypes[index[edge]] = dtype
+            mine.append((position, index[edge]))
+            contributions[index[edge]] += 1
+        if mine:
+            places.append((node, mine))
+    return Boundary(list(found.items()), places, list(slots.values()), contributions, inner, dtypes or None, through or None, changed)
 
 
 def _through_cast(node: Any) -> Edge | None:
@@ -212,3 +198,14 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
     except Exception as caught:
         let_through(caught)
         return None
+
+
+trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]]
+_fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None
+try:
+    from msprobe.pytorch.dump import _graph
+
+    _graph.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at)
+    trace, _fast_edges = _graph.trace, _graph.edges
+except ImportError:  # no compiler when msprobe was installed
+    trace, _fast_edges = trace_in_python, None
