@@ -1,24 +1,26 @@
 """Which functions are recorded, and under which name.
 
 The table is built from support_wrap_ops.yaml: function object -> `Api`. Shared objects (`torch.nn.functional.relu_ is torch.relu_`) get the
-name of the first category that lists them.
+name of the first category that lists them. Functions of torch that a function mode does not see are kept apart, for wrapping.py.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import torch
-import yaml
 
+from msprobe.config.values import nearest
+from msprobe.log import logger
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_dump.ignoring import Ignored
+from msprobe.pytorch.dump.api_dump.operation_files import IGNORE, PREFIXES, SUPPORT, OperationFiles, read_operation_files
 
-PREFIXES = {"functional": "Functional", "tensor": "Tensor", "torch": "Torch", "_VF": "VF", "aten": "Aten", "distributed": "Distributed"}
-"""Category of support_wrap_ops.yaml -> prefix of entry names."""
+__all__ = ["PREFIXES", "Api", "ApiTable", "Unseen", "read_operations", "seen_by_mode"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class Api:
             they were called with. None for the others.
         defaults: default values of those parameters.
         form: the form the call is recorded in, whatever form it had: (number of positional arguments, names of keyword arguments).
+        ignored: what of its inputs and outputs is left out; None: nothing.
     """
 
     prefix: str
@@ -42,6 +45,16 @@ class Api:
     parameters: tuple[str, ...] | None = None
     form: tuple[int, tuple[str, ...]] | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
+    ignored: Ignored | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """A function that a function mode does not see: its attribute is replaced while recording is on."""
+
+    owner: Any
+    attribute: str
+    api: Api
 
 
 # Functions of torch.nn.init run a tensor method inside and are recorded as that: function -> (method, positional and keyword arguments).
@@ -54,10 +67,19 @@ _INIT = {
 _THIN = ("sigmoid", "tanh")
 
 
-class ApiTable:
-    """Function object -> `Api`."""
+_HOMES = (("functional", torch.nn.functional), ("_VF", torch_internals.VF), ("torch", torch), ("tensor", torch.Tensor))
 
-    def __init__(self, operations: dict[str, list[str]]) -> None:
+
+class ApiTable:
+    """Function object -> `Api`.
+
+    Args:
+        operations: category -> names, or all that the operation files say.
+    """
+
+    def __init__(self, operations: Mapping[str, list[str]] | OperationFiles) -> None:
+        files = operations if isinstance(operations, OperationFiles) else OperationFiles(dict(operations))
+        self.files = files
         self.by_function: dict[Any, Api] = {}
         self.by_operator: dict[str, Api] = {}
         """Spelling of an operator method (`__radd__`) -> its Api."""
@@ -65,41 +87,80 @@ class ApiTable:
         """(method, id of the code that calls it) -> the function that was called."""
         self.dispatched: dict[Any, Api] = {}
         """A variant that a boolean dispatch chose (`max_pool2d_with_indices`) -> the function that was called."""
+        self.unseen: list[Unseen] = []
+        """Functions of torch's namespaces that a function mode does not see."""
         self.aten: dict[str, Api] = {}
-        self.watch_aten = bool(operations.get("aten"))
-        self._aten_names = frozenset(operations.get("aten") or ())
-        homes = (("functional", torch.nn.functional), ("_VF", torch_internals.VF), ("torch", torch), ("tensor", torch.Tensor))
-        for category, home in homes:
+        watched = files.watched
+        self.watch_aten = bool(watched.get("aten"))
+        self._aten_names = frozenset(watched.get("aten") or ())
+        for category, home in _HOMES:
             # `abs` before `__abs__`, which is the same object: an operator is known by its spelling, not by its function.
-            for name in sorted(operations.get(category) or (), key=lambda name: name.startswith("__")):
-                self._add(PREFIXES[category], name, home)
+            for name in sorted(watched.get(category) or (), key=lambda name: name.startswith("__")):
+                self._add(category, name, home)
         for method in _THIN:
             function = getattr(torch.nn.functional, method)
-            if method in (operations.get("functional") or ()):
+            if method in (watched.get("functional") or ()):
                 self.thin[method, id(function.__code__)] = self.by_function[function]
         for name, (method, positional, keyword) in _INIT.items():
             function = getattr(torch.nn.init, name)
-            if method in (operations.get("tensor") or ()):
+            if method in (watched.get("tensor") or ()):
                 form = (len(positional), keyword)
-                self.by_function[function] = Api(
-                    "Tensor", method, f"Tensor.{method}", _own_codes(function), (*positional, *keyword), form, _defaults(function)
-                )
+                names = (*positional, *keyword)
+                self.by_function[function] = self.api("Tensor", method, _own_codes(function), names, form, _defaults(function))
+        self._tell_unknown_rules()
 
-    def _add(self, prefix: str, name: str, home: Any) -> None:
-        function = home
-        for part in name.split("."):
-            function = getattr(function, part, None)
-        if function is None:
-            return  # this version of torch has no such function
-        api = Api(prefix, name, f"{prefix}.{name}", _own_codes(function), _parameters(function), None, _defaults(function))
+    def api(self, prefix: str, name: str, *more: Any) -> Api:
+        """The Api `{prefix}.{name}`, with what is left out of its calls; `more` are the fields of `Api` from `hidden` on, in order."""
+        full = f"{prefix}.{name}"
+        return Api(prefix, name, full, *more, ignored=self.files.ignored.get(full))
+
+    def _add(self, category: str, name: str, home: Any) -> None:
+        prefix = PREFIXES[category]
+        owner, _, last = _owner(home, name)
+        function = getattr(owner, last, None)
+        if function is None:  # this version of torch has no such function
+            if (category, name) in self.files.own:
+                self._tell_unknown(category, name, home)
+            return
+        api = self.api(prefix, name, _own_codes(function), _parameters(function), None, _defaults(function))
         if prefix == "Tensor" and name.startswith("__"):
             self.by_operator[name] = api
         try:
+            if not seen_by_mode(function):
+                self.unseen.append(Unseen(owner, last, self.api(prefix, name)))
+                return
             self.by_function.setdefault(function, api)
             for variant in _dispatched(function):
                 self.dispatched[variant] = api
         except TypeError:
             return
+
+    def _tell_unknown(self, category: str, name: str, home: Any) -> None:
+        owner, before, last = _owner(home, name)
+        try:
+            close = nearest(last, tuple(dir(owner))) if owner is not None else None
+        except Exception:  # a namespace that cannot be listed
+            close = None
+        where = getattr(home, "__name__", category)
+        hint = f'; did you mean "{before}{close}"?' if close else ""
+        logger.warning(f'{SUPPORT} in {self.files.source}: "{category}": torch {torch.__version__} has no "{name}" in {where}{hint}')
+
+    def _tell_unknown_rules(self) -> None:
+        """Rules of the user's for what is not watched: told, as far as it can be known."""
+        known = {api.full for api in (*self.by_function.values(), *self.by_operator.values())}
+        known |= {f"{PREFIXES[category]}.{name}" for category, names in self.files.watched.items() for name in names}
+        prefixes = {*PREFIXES.values(), *self.files.custom}
+        for rule in sorted(self.files.own_rules - known):
+            prefix = next((p for p in prefixes if rule.startswith(f"{p}.")), None)
+            if prefix is None:
+                first = rule.partition(".")[0]
+                close = nearest(first, tuple(PREFIXES.values()))
+                if close is not None:
+                    logger.warning(f'{IGNORE} in {self.files.source}: no API has the prefix "{first}"; did you mean "{close}"?')
+            elif prefix in ("Functional", "Tensor", "Torch", "VF", "Distributed"):
+                close = nearest(rule, tuple(name for name in known if name.startswith(f"{prefix}.")))
+                hint = f'; did you mean "{close}"?' if close else ""
+                logger.warning(f'{IGNORE} in {self.files.source}: no API that is watched is called "{rule}"{hint}')
 
     def operator(self, function: Any) -> Api | None:
         """The Api of a `torch.ops.aten` operator, with or without its overload; None for other objects."""
@@ -115,7 +176,7 @@ class ApiTable:
             return None
         api = self.aten.get(name)
         if api is None:
-            api = self.aten[name] = Api("Aten", name, f"Aten.{name}")
+            api = self.aten[name] = self.api("Aten", name)
         return api
 
 
@@ -160,8 +221,37 @@ def _dispatched(function: Any) -> list[Any]:
 _DISPATCH_CODES = frozenset(id(f.__code__) for f in (torch.overrides.handle_torch_function,))
 
 
+def _owner(home: Any, name: str) -> tuple[Any, str, str]:
+    """Where a dotted name leads to: the object that holds the last part, the parts before it, and the last part."""
+    *parts, last = name.split(".")
+    owner = home
+    for part in parts:
+        owner = getattr(owner, part, None)
+    return owner, "".join(f"{part}." for part in parts), last
+
+
+def seen_by_mode(function: Any) -> bool:
+    """Whether a function mode sees the calls of this function, whatever name it was bound to."""
+    kind = type(function)
+    if kind is torch_internals.OpOverload or kind is torch_internals.OpOverloadPacket:
+        return True
+    if kind is BuiltinFunctionType:
+        module = function.__module__ or ""
+        return module.startswith("torch._C._") or (module == "torch" and function.__self__ is None)
+    if kind is MethodDescriptorType or kind is WrapperDescriptorType:
+        return bool(function.__objclass__ is torch_internals.TensorBase)
+    if kind is not FunctionType:
+        return False
+    for one in (function, *_dispatched(function), getattr(function, "__wrapped__", None)):
+        code = getattr(one, "__code__", None)
+        if isinstance(code, CodeType) and any("torch_function" in name for name in code.co_names):
+            return True
+    return function in torch.overrides.get_testing_overrides() or function in _THIN_FUNCTIONS
+
+
+_THIN_FUNCTIONS = tuple(getattr(torch.nn.functional, name) for name in _THIN)
+
+
 def read_operations() -> dict[str, list[str]]:
-    """The packaged support_wrap_ops.yaml."""
-    text = resources.files(__package__).joinpath("support_wrap_ops.yaml").read_text(encoding="utf-8")
-    loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return {str(key): [str(item) for item in value or ()] for key, value in (loaded or {}).items()}
+    """The names in support_wrap_ops.yaml, the packaged one or with the user's over it, by category."""
+    return read_operation_files().watched
