@@ -167,6 +167,12 @@ class ConfigFile(_Model):
         "a shape (FOCUS). null means ALL. PyTorch only.",
         examples=["CORE"],
     )
+    ops_dir: Path | None = Field(
+        default=None,
+        description="Directory of your own with support_wrap_ops.yaml, custom_wrap_ops.yaml or builtin_ignore_ops.yaml, which hold over "
+        "the packaged ones. Without it, the environment variable MSPROBE_OPS_DIR names it. PyTorch only.",
+        examples=["./ops"],
+    )
     statistics: StatisticsSection | None = Field(default=None, description="Settings of task statistics.", examples=[{"list": ["relu"]}])
     tensor: TensorSection | None = Field(default=None, description="Settings of task tensor.", examples=[{"list": ["relu"]}])
     acc_check: AccCheckSection | None = Field(

@@ -15,7 +15,7 @@ NO_EFFECT = frozenset({"slice", "request_id", "diff_check", "custom_op_namespace
 SCHEMA_KEY = "$schema"
 OTHER_FRAMEWORK: dict[str, frozenset[tuple[str, ...]]] = {
     "pytorch": frozenset({("statistics", "device"), ("tensor", "file_format")}),
-    "mindspore": frozenset({("risk_level",), ("dump_enable",), ("load",), ("tensor", "bench_path"), ("tensor", "diff_nums")}),
+    "mindspore": frozenset({("risk_level",), ("dump_enable",), ("load",), ("ops_dir",), ("tensor", "bench_path"), ("tensor", "diff_nums")}),
 }
 _TITLE = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 

@@ -165,6 +165,7 @@ def _combine(top: ConfigFile, section: BaseModel | None, framework: str, file: s
         risk_level=top.risk_level or "ALL",
         load=load,
         section=_section(section),
+        ops_dir=os.path.expanduser(top.ops_dir) if top.ops_dir else None,
     )
 
 

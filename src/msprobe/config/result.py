@@ -74,3 +74,4 @@ class Config:
     risk_level: str
     load: LoadConfig | None
     section: Section
+    ops_dir: str | None = None

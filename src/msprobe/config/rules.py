@@ -128,6 +128,10 @@ def _directories(config: Config) -> Iterator[Problem]:
         reason = why_not_directory(config.load.path)
         if reason:
             yield ("load", "path"), config.load.path, reason
+    if config.ops_dir is not None:
+        reason = why_not_directory(config.ops_dir)
+        if reason:
+            yield ("ops_dir",), config.ops_dir, reason
     if section.bench_path is not None:
         reason = why_not_directory(section.bench_path)
         if reason:
