@@ -10,10 +10,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
-from msprobe.pytorch.dump.api_dump.api_table import ApiTable
+from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
+from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks, ScriptGuard
 from msprobe.pytorch.dump.module_dump.naming import all_modules
@@ -40,6 +41,9 @@ class Window:
         self._recorder = recorder
         self._state = recorder.state
         self.mode = ApiMode(table, recorder.state, recorder.api, recorder.lookup_failed) if table is not None else None
+        self._communications: list[Api] = []
+        if table is not None:
+            self._communications = [table.api("Distributed", name) for name in table.files.watched.get("distributed") or ()]
         self._spelling = spelling
         self._hooks: ModuleHooks | None = None
         self._undo: list[Callable[[], Any]] = []
@@ -63,7 +67,8 @@ class Window:
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
         if mode is not None:
-            for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state), FastPathGuard(mode)):
+            communication = CommunicationWindow(self._state, recorder.api, self._communications)
+            for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state), FastPathGuard(mode), communication):
                 self._undo.append(part.off)  # first: an interruption of the user's may come between any two lines
                 part.on()
             if self._spelling is not None:

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
-from msprobe.pytorch.dump.distributed import buffers, c10d
+from msprobe.pytorch.dump.distributed import c10d
 from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.distributed.functions import WatchedFunction
 from msprobe.pytorch.dump.distributed.pending import PendingCalls
@@ -22,7 +21,6 @@ from msprobe.recording.calls import ThreadState
 
 Record = Callable[[Api, Any, tuple[Any, ...], dict[str, Any]], Any]
 COALESCED = "coalesced: it runs when torch's coalescing manager ends, and its output is not recorded"
-_UNREADABLE = "the arguments could not be looked at after the call"
 _NOTHING = object()
 
 
@@ -35,13 +33,13 @@ class CommunicationWindow:
     Args:
         state: what runs in each thread.
         record: `Recorder.api`.
-        names: the watched functions.
+        apis: the watched functions; they also say which arguments are left out, such as buffers that are only written to.
     """
 
-    def __init__(self, state: ThreadState, record: Record, names: Iterable[str]) -> None:
+    def __init__(self, state: ThreadState, record: Record, apis: Iterable[Api]) -> None:
         self._state = state
         self._record = record
-        self._names = tuple(names)
+        self._apis = tuple(apis)
         self._pid = os.getpid()
         self._active = False
         self._watched: list[WatchedFunction] = []
@@ -55,10 +53,9 @@ class CommunicationWindow:
         self._active = True
         self.pending.on()
         seen: set[int] = set()
-        for name in self._names:
-            api = Api("Distributed", name, f"Distributed.{name}")
+        for api in self._apis:
             for home in homes:
-                function = getattr(home, name, None)
+                function = getattr(home, api.name, None)
                 if function is not None and id(function) not in seen:
                     seen.add(id(function))
                     self._watch(api, function)
@@ -100,16 +97,11 @@ class _Call:
 
     def run(self, record: Record) -> Any:
         """Record the call; gives what the function gives."""
-        try:
-            self._window.pending.sweep()
-            args, kwargs = buffers.before(self._api.name, self._args, self._kwargs)
-        except Exception as error:
-            let_through(error)
-            args, kwargs = self._args, self._kwargs
+        self._window.pending.sweep()
         # A buffer that requires grad is the same tensor before and after: it would look like a call with gradients of its own.
         self._set_grad(False)
         try:
-            record(self._api, self._in_the_middle, args, kwargs)
+            record(self._api, self._in_the_middle, self._args, self._kwargs)
         finally:
             self._set_grad(self._grad)
         return self._result
@@ -126,17 +118,13 @@ class _Call:
             self._result = self._function(*self._args, **self._kwargs)
         finally:
             self._set_grad(False)
-        try:
-            return self._output()
-        except Exception as error:
-            let_through(error)
-            return _never(_UNREADABLE)
+        return self._output()
 
     def _output(self) -> Any:
-        name, result = self._api.name, self._result
-        output = buffers.after(name, self._args, self._kwargs)
+        result = self._result
+        output = (*self._args, *self._kwargs.values())
         works = [work for work in (result if isinstance(result, list) else [result]) if c10d.is_work(work)]
-        if works and name not in buffers.SENT:
+        if works and self._api.name != "isend":  # what was sent stays what it is
             pending = self._window.pending
             deferred = Deferred(output, lambda: pending.add(works, deferred))
             return deferred
