@@ -1,27 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from msprobe.config.result import DataMode
-from msprobe.recording.selection import CORE, LOW_RISK, Selection, within_risk_level
-
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-# What the existing tool leaves out at FOCUS, and keeps at CORE, as its notes list it.
-DOCUMENTED_LOW = _words("""
-    squeeze unsqueeze reshape reshape_as view view_as flatten unflatten expand expand_as repeat repeat_interleave tile transpose permute
-    moveaxis movedim swapaxes swapdims chunk unsafe_chunk split unbind stack cat concat concatenate hstack vstack dstack column_stack
-    row_stack align_to atleast_1d atleast_2d atleast_3d ravel clamp unfold type_as to float double int long half bfloat16 byte char bool
-    cfloat numpy empty zeros ones full arange linspace logspace eye identity diag triu tril clone __bool__ stride
-""")
-DOCUMENTED_CORE = _words("""
-    matmul __matmul__ bmm addmm addmm_ addbmm addbmm_ baddbmm baddbmm_ mm mv addmv addmv_ addr addr_ conv1d conv2d conv3d conv_transpose1d
-    conv_transpose2d conv_transpose3d conv_tbc convolution bilinear multi_dot batch_norm instance_norm layer_norm group_norm
-    local_response_norm embedding embedding_bag multi_head_attention_forward scaled_dot_product_attention
-""")
+from msprobe.recording.selection import Selection
 
 
 def test_without_wishes_everything_is_wanted() -> None:
@@ -29,39 +9,6 @@ def test_without_wishes_everything_is_wanted() -> None:
     assert selection.everything and selection.enters("Torch.relu.0.forward")
     assert selection.sides == DataMode()
     assert not selection.saves_tensors("Torch.relu.0.forward") and not selection.expands("Module.a.Mlp.forward.0")
-
-
-@pytest.mark.parametrize("api", DOCUMENTED_LOW)
-def test_focus_leaves_out_what_only_moves_data(api: str) -> None:
-    assert api in LOW_RISK
-    for prefix in ("Tensor", "Torch"):
-        assert not within_risk_level(prefix, api, "FOCUS") and not within_risk_level(prefix, api, "CORE")
-        assert within_risk_level(prefix, api, "ALL")
-
-
-@pytest.mark.parametrize("api", _words("t meshgrid contiguous relu add __add__ sum linear masked_fill fill_ normal_ max"))
-def test_focus_keeps_everything_else(api: str) -> None:
-    assert within_risk_level("Tensor", api, "FOCUS")
-
-
-@pytest.mark.parametrize("api", [*DOCUMENTED_CORE, "linear", "chain_matmul"])
-def test_core_keeps_where_precision_is_lost(api: str) -> None:
-    """F29: `linear` and `chain_matmul` too."""
-    assert within_risk_level("Torch", api, "CORE") and within_risk_level("Torch", api, "FOCUS")
-
-
-@pytest.mark.parametrize("api", ["relu", "add", "sum", "dropout", "reshape"])
-def test_core_leaves_out_the_rest(api: str) -> None:
-    assert not within_risk_level("Functional", api, "CORE")
-
-
-@pytest.mark.parametrize("level", ["ALL", "FOCUS", "CORE"])
-def test_communication_is_always_kept(level: str) -> None:
-    assert within_risk_level("Distributed", "all_reduce", level)
-
-
-def test_no_api_is_in_both_lists() -> None:
-    assert not CORE & LOW_RISK
 
 
 def test_a_list_sets_the_risk_level_aside() -> None:
