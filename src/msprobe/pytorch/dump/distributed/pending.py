@@ -106,7 +106,7 @@ class PendingCalls:
         @wraps(method)
         def telling(handle: Any, *args: Any, **kwargs: Any) -> Any:
             result = method(handle, *args, **kwargs)
-            if (by_work or by_future) and (result or not only_if_true):
+            if (by_work or by_future) and (result is True or not only_if_true):
                 self._contained(tell, handle)
             return result
 
