@@ -28,8 +28,8 @@ def none(reason: str) -> None:
 
 def whole(items: dict[str, Any], depth: int, problem: Any = none) -> str:
     text = json_text.members(items, depth, problem)
-    inside = text + "\n" + " " * (depth - 1) if text else ""
-    return "{" + inside + "}" if depth == 1 else '{\n "data": {' + inside + "}\n}"
+    inside = text + "\n" + "  " * (depth - 1) if text else ""
+    return "{" + inside + "}" if depth == 1 else '{\n  "data": {' + inside + "}\n}"
 
 
 def normal(text: str) -> str:
@@ -49,7 +49,7 @@ LEAVES = st.integers() | st.none() | st.booleans() | st.text('aé模"\\\n\x7f/<'
 @given(st.dictionaries(st.text(max_size=8), st.lists(LEAVES), max_size=5))
 def test_layout_is_that_of_json_to_the_byte(items: dict[str, Any]) -> None:
     for depth in (1, 2):
-        assert whole(items, depth) == json.dumps(items if depth == 1 else {"data": items}, indent=1)
+        assert whole(items, depth) == json.dumps(items if depth == 1 else {"data": items}, indent=depth)
 
 
 def test_documents() -> None:
@@ -58,8 +58,12 @@ def test_documents() -> None:
 
 
 def test_numbers_outside_json() -> None:
-    text = json_text.members({"x": [math.nan, math.inf, -math.inf, -0.0, 2**70, 5e-324, 0.1]}, 2, none)
-    assert text == '\n  "x": [\n   NaN,\n   Infinity,\n   -Infinity,\n   -0.0,\n   1180591620717411303424,\n   5e-324,\n   0.1\n  ]'
+    text = json_text.members({"x": [math.nan, math.inf, -math.inf, -0.0, 2**70, 5e-324, 0.1]}, 1, none)
+    assert text == '\n "x": [\n  NaN,\n  Infinity,\n  -Infinity,\n  -0.0,\n  1180591620717411303424,\n  5e-324,\n  0.1\n ]'
+    for number in (math.nan, math.inf, -math.inf):
+        assert json_text.members({"x": {"y": [1, number]}}, 2, none) == (
+            f'\n    "x": {{\n      "y": [\n        1,\n        {json.dumps(number)}\n      ]\n    }}'
+        )
 
 
 def test_subclasses() -> None:

@@ -20,8 +20,6 @@ from msprobe.writer.step_files import StepFiles
 
 # Entries encoded in one call: long enough to cost little each, short enough not to hold the interpreter for more than a millisecond or two.
 _BATCH = 512
-# Finished entries that wait to become text together.
-_READY = 48
 # Text kept in memory for a disk that does not take it; beyond that it is lost, and counted.
 _MAX_WAITING = 256 << 20
 
@@ -98,7 +96,6 @@ class StepWriter:
         self._stacks: list[Stack] = []
         self._errors: list[str] = []
         self._pending: list[Entry] = []  # added, not done
-        self._ready: list[Entry] = []  # finished, not yet text
         self._committed: set[str] = set()  # names whose text is final
         self._construct: dict[str, str | None] = {}
         self._table = StackTable()
@@ -113,8 +110,8 @@ class StepWriter:
         self._report: CloseReport | None = None
         tensor_directory = os.path.join(shown_as or given, layout.TENSORS) if tensors else None
         head = {"task": task, "level": level, "framework": framework, "dump_data_dir": tensor_directory}
-        opening = json_text.document(head, self._problem).removesuffix("\n}") + ',\n "data": {'
-        self._dump = GrowingFile(self.directory, layout.DUMP, opening, "}\n}", "\n }\n}")
+        opening = json_text.document(head, self._problem).removesuffix("\n}").replace("\n ", "\n  ") + ',\n  "data": {'
+        self._dump = GrowingFile(self.directory, layout.DUMP, opening, "}\n}", "\n  }\n}")
         self._stack_file = GrowingFile(self.directory, layout.STACK, "{", "}", "\n}")
         self._construct_file = GrowingFile(self.directory, layout.CONSTRUCT, "{", "}", "\n}")
         self._grow = [self._dump, self._stack_file, self._construct_file] if extra_info else [self._dump]
@@ -134,20 +131,9 @@ class StepWriter:
 
     def finish(self, entry: Entry) -> None:
         """The entry is final: from now on it is one piece of text, and its records are no work for the garbage collector."""
+        entry.text = json_text.members({entry.name: entry.data}, 2, self._problem)
         entry.done = True
-        ready = self._ready
-        ready.append(entry)
-        if len(ready) >= _READY:
-            self._encode_ready()
-
-    def _encode_ready(self) -> None:
-        """Make text of finished entries, many at a time: one call of the encoder costs as much as a whole small entry."""
-        count = len(self._ready)
-        entries = [entry for entry in self._ready[:count] if entry.data and not entry.text]
-        del self._ready[:count]
-        for entry, text in zip(entries, json_text.each_member([(e.name, e.data) for e in entries], self._problem), strict=True):
-            entry.text = text
-            entry.data = {}
+        entry.data = {}
 
     def add_call(self, name: str, parent: str | None) -> None:
         """A line of construct.json."""
@@ -206,7 +192,6 @@ class StepWriter:
 
     def _swallow(self) -> None:
         self._entries, self._calls, self._stacks, self._errors = _Void(), _Void(), _Void(), _Void()
-        self._ready = _Void()
 
     def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
         """Run `work`, one at a time; whatever goes wrong is counted and logged once.
@@ -332,7 +317,6 @@ class StepWriter:
         again = self._committed.intersection(table)
         if again:
             self._withdraw(again)
-        self._encode_ready()
         done: list[Entry] = []
         pending: list[Entry] = []
         for entry in table.values():
