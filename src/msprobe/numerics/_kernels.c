@@ -145,6 +145,7 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
 }
 
 #include "csrc/describe.h"
+#include "csrc/checksum.h"
 
 PyDoc_STRVAR(compare_pair_doc, "compare_pair(address_a, code_a, address_b, code_b, numel, /)\n--\n\n"
 "(equal, nan_differ, inf_differ, nonfinite_equal, within_1e3, within_5e3,\n"
@@ -254,6 +255,7 @@ static PyMethodDef methods[] = {
     {"set_threads", set_threads, METH_O, set_threads_doc},
     {"_paths", paths, METH_NOARGS, paths_doc},
     {"_force_path", force_path, METH_O, force_path_doc},
+    CHECKSUM_METHODS,
     {NULL, NULL, 0, NULL},
 };
 
@@ -265,7 +267,7 @@ static int exec_module(PyObject *module)
     path = found[0];
     fill_fp8_tables();
     pool_init();
-    return describe_init() ? 0 : -1;
+    return describe_init() && checksum_init() ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {
