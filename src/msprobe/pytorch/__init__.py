@@ -3,11 +3,12 @@
 from typing import Any
 
 from msprobe.pytorch.debugger import PrecisionDebugger
+from msprobe.pytorch.reproducibility.random_save import random_save
 from msprobe.pytorch.reproducibility.seeding import seed_all
 
-__all__ = ["PrecisionDebugger", "seed_all"]
+__all__ = ["PrecisionDebugger", "random_save", "seed_all"]
 
-_LATER = ("module_dump", "module_dump_end", "random_save", "save")
+_LATER = ("module_dump", "module_dump_end", "save")
 
 
 def __getattr__(name: str) -> Any:
