@@ -5,10 +5,11 @@ from typing import Any
 from msprobe.pytorch.debugger import PrecisionDebugger
 from msprobe.pytorch.reproducibility.random_save import random_save
 from msprobe.pytorch.reproducibility.seeding import seed_all
+from msprobe.pytorch.single_module import module_dump, module_dump_end
 
-__all__ = ["PrecisionDebugger", "random_save", "seed_all"]
+__all__ = ["PrecisionDebugger", "module_dump", "module_dump_end", "random_save", "seed_all"]
 
-_LATER = ("module_dump", "module_dump_end", "save")
+_LATER = ("save",)
 
 
 def __getattr__(name: str) -> Any:

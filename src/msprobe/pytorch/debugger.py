@@ -16,6 +16,7 @@ from msprobe.config import Config, load_config
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
+from msprobe.pytorch import custom_api
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.module_dump.naming import checked_models
@@ -236,14 +237,31 @@ class PrecisionDebugger:
         raise UsageError("PrecisionDebugger.save (single-point save) is not available yet")
 
     @classmethod
-    def register_custom_api(cls, *_: Any, **__: Any) -> None:
-        """Not available yet."""
-        raise UsageError("PrecisionDebugger.register_custom_api is not available yet")
+    def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
+        """Record the calls of `module.api` like those of torch's functions, as `{api_prefix}.{api}.{n}.forward`.
+
+        Args:
+            module: what the function is an attribute of: a module, a class, or an object.
+            api: the attribute's name.
+            api_prefix: by default the module's `__name__`.
+
+        Raises:
+            UsageError: there is no such attribute, it is no function, or the prefix is none.
+        """
+        session = cls._current()
+        with session.lock:
+            _contained(lambda: custom_api.register(module, api, api_prefix), session)
 
     @classmethod
-    def restore_custom_api(cls, *_: Any, **__: Any) -> None:
-        """Not available yet."""
-        raise UsageError("PrecisionDebugger.restore_custom_api is not available yet")
+    def restore_custom_api(cls, module: Any, api: str) -> None:
+        """Undo `register_custom_api`; nothing happens where nothing was registered.
+
+        Raises:
+            UsageError: there is no such attribute.
+        """
+        session = cls._current()
+        with session.lock:
+            _contained(lambda: custom_api.restore(module, api), session)
 
 
 def _contained(action: Any, session: _Session) -> None:

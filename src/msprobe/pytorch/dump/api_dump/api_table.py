@@ -89,6 +89,8 @@ class ApiTable:
         """A variant that a boolean dispatch chose (`max_pool2d_with_indices`) -> the function that was called."""
         self.unseen: list[Unseen] = []
         """Functions of torch's namespaces that a function mode does not see."""
+        self.told: set[Any] = set()
+        """What has been told to the user and need not be told again."""
         self.aten: dict[str, Api] = {}
         watched = files.watched
         self.watch_aten = bool(watched.get("aten"))
@@ -109,10 +111,18 @@ class ApiTable:
                 self.by_function[function] = self.api("Tensor", method, _own_codes(function), names, form, _defaults(function))
         self._tell_unknown_rules()
 
-    def api(self, prefix: str, name: str, *more: Any) -> Api:
-        """The Api `{prefix}.{name}`, with what is left out of its calls; `more` are the fields of `Api` from `hidden` on, in order."""
+    def api(
+        self,
+        prefix: str,
+        name: str,
+        hidden: frozenset[int] = frozenset(),
+        parameters: tuple[str, ...] | None = None,
+        form: tuple[int, tuple[str, ...]] | None = None,
+        defaults: dict[str, Any] | None = None,
+    ) -> Api:
+        """The Api `{prefix}.{name}`, with what is left out of its calls; the other arguments are fields of `Api`."""
         full = f"{prefix}.{name}"
-        return Api(prefix, name, full, *more, ignored=self.files.ignored.get(full))
+        return Api(prefix, name, full, hidden, parameters, form, defaults or {}, self.files.ignored.get(full))
 
     def _add(self, category: str, name: str, home: Any) -> None:
         prefix = PREFIXES[category]
