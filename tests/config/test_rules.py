@@ -116,6 +116,47 @@ def test_wrong_names_in_scope(problems: Problems, level: str, scope: list[str], 
     ]
 
 
+@pytest.mark.parametrize(
+    ("level", "name", "meant"),
+    [
+        ("L1", "Functional.relu", "Functional.relu.0.forward"),
+        ("L1", "Functional.relu.2", "Functional.relu.2.forward"),
+        ("L1", "Torch.linalg.norm.1.bakward", "Torch.linalg.norm.1.backward"),
+        ("L1", "Functional.relu.forward.2", "Functional.relu.2.forward"),
+        ("L0", "Module.a.B", "Module.a.B.forward.0"),
+        ("L0", "Module.0.a.B.1.backward", "Module.0.a.B.backward.1"),
+        ("mix", "Module.a.B.2", "Module.a.B.forward.2"),
+        ("L0", "Functional.relu.0", None),
+        ("L1", "relu", None),
+        ("L1", "Module.a.B.forward", None),
+    ],
+)
+def test_an_incomplete_name_in_scope_is_completed_in_the_message(problems: Problems, level: str, name: str, meant: str | None) -> None:
+    (text,) = problems({"level": level, "statistics": {"scope": [name, (MODULE if level == "L0" else API)[0]]}})
+    assert text.startswith(f'config.json: "statistics"."scope"[0] is "{name}": must be ')
+    assert text.partition("; did you mean ")[2] == (f'"{meant}"?' if meant else "")
+
+
+def test_scope_does_not_go_with_level_L2(problems: Problems) -> None:
+    found = problems({"task": "tensor", "level": "L2", "tensor": {"list": ["Functional.relu.0.forward"], "scope": API}})
+    reason = 'does not work at level "L2": name the API in "list", and leave scope out'
+    assert found == [f'config.json: "tensor"."scope" is {json.dumps(API)}: {reason}']
+
+
+@pytest.mark.parametrize("name", ["scope", "list"])
+def test_level_debug_selects_nothing(load: Load, warnings: list[str], name: str) -> None:
+    load({"level": "debug", "statistics": {name: ["a", "b"]}})
+    assert warnings == [f'config.json: "statistics"."{name}" has no effect at level "debug", where only what save() is given is recorded']
+
+
+def test_an_empty_text_selects_everything(load: Load, warnings: list[str]) -> None:
+    assert load({"statistics": {"list": [""], "tensor_list": ["", "relu"]}}).section.list == ("",)
+    assert warnings == [
+        'config.json: "statistics"."list" holds "", which is a part of every name: everything is recorded',
+        'config.json: "statistics"."tensor_list" holds "", which is a part of every name: all tensors are saved',
+    ]
+
+
 def test_scope_of_mindspore_names_cells(load: Load) -> None:
     scope = ["Cell.conv1.Conv2d.forward.0", "Cell.fc2.Dense.backward.0"]
     assert load({"level": "L0", "statistics": {"scope": scope}}, framework="mindspore").section.scope == tuple(scope)

@@ -71,3 +71,54 @@ def test_tensor_names() -> None:
     assert selection.saves_tensors("Torch.relu.0.backward") and selection.saves_tensors("Module.a.Linear.forward.0")
     assert not selection.saves_tensors("Module.a.Linear.backward.0")
     assert selection.everything
+
+
+MLP, FC, B = "Module.a.Mlp", "Module.a.fc.Linear", "Module.b.Linear"
+CALLS = [
+    (f"{MLP}.forward.0", None),
+    (f"{FC}.forward.0", f"{MLP}.forward.0"),
+    ("Functional.linear.0.forward", f"{FC}.forward.0"),
+    (f"{B}.forward.0", None),
+    ("Functional.linear.1.forward", f"{B}.forward.0"),
+    (f"{B}.parameters_grad.0", None),
+    (f"{MLP}.backward.0", None),
+    ("Functional.linear.0.backward", f"{FC}.backward.0"),
+    (f"{FC}.backward.0.pass1", f"{MLP}.backward.0.pass1"),
+    (f"{FC}.parameters_grad.0", None),
+]
+INSIDE_FORWARD = [f"{MLP}.forward.0", f"{FC}.forward.0", "Functional.linear.0.forward"]
+INSIDE_BACKWARD = [f"{MLP}.backward.0", "Functional.linear.0.backward", f"{FC}.backward.0.pass1", f"{FC}.parameters_grad.0"]
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        ((f"{MLP}.forward.0",), INSIDE_FORWARD + INSIDE_BACKWARD),
+        (("Mlp",), INSIDE_FORWARD + INSIDE_BACKWARD),
+        ((f"{MLP}.backward.0",), INSIDE_BACKWARD),
+        ((f"{MLP}.forward.1",), []),
+        ((f"{FC}.forward.0",), [*INSIDE_FORWARD[1:], *INSIDE_BACKWARD[1:]]),
+    ],
+)
+def test_a_module_in_list_brings_its_inside_along(names: tuple[str, ...], kept: list[str]) -> None:
+    selection = Selection(names=names, expand_modules=True)
+    assert [name for name, parent in CALLS if selection.enters(name, parent)] == kept
+    assert [name for name, parent in CALLS if selection.matches(name, parent)] == kept
+    assert not any(Selection(names=names).enters(name, parent) for name, parent in CALLS if name.startswith("Functional"))
+
+
+def test_what_a_module_brings_along_lies_in_the_scope_too() -> None:
+    selection = Selection(names=("Mlp",), scope=(f"{FC}.forward.0", "Functional.linear.1.forward"), expand_modules=True)
+    assert [name for name, parent in CALLS if selection.enters(name, parent)] == [f"{FC}.forward.0", "Functional.linear.0.forward"]
+
+
+def test_gradients_of_parameters_are_watched_where_list_may_ask_for_them() -> None:
+    for names in ((B,), (f"{B}.parameters_grad.3",), ("parameters_grad",), ()):
+        assert Selection(names=names).may_want_gradients(B)
+    assert not Selection(names=(f"{B}.forward.0", "relu")).may_want_gradients(B)
+
+
+def test_case_of_tensor_names_counts_unless_it_is_to_be_ignored() -> None:
+    assert not Selection(tensor_names=("TrueDiv",)).saves_tensors("Tensor.__truediv__.0.forward")
+    selection = Selection(tensor_names=("TrueDiv",), ignore_case=True)
+    assert selection.saves_tensors("Tensor.__truediv__.0.forward") and selection.unmatched(ended=True) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from msprobe.config.messages import Loc
@@ -48,6 +49,13 @@ def useless_fields(config: Config) -> Iterator[tuple[Loc, str]]:
     section = config.section
     if section.tensor_list and config.level == "debug":
         yield (config.task, "tensor_list"), 'has no effect at level "debug"'
+    for name in ("scope", "list"):
+        if getattr(section, name) and config.level == "debug":
+            yield (config.task, name), 'has no effect at level "debug", where only what save() is given is recorded'
+    if "" in section.list and config.level != "debug":
+        yield (config.task, "list"), 'holds "", which is a part of every name: everything is recorded'
+    if "" in section.tensor_list and config.level != "debug":
+        yield (config.task, "tensor_list"), 'holds "", which is a part of every name: all tensors are saved'
     if section.diff_nums != 1 and section.bench_path is None:
         yield (config.task, "diff_nums"), "has no effect without bench_path"
 
@@ -93,7 +101,10 @@ def _async_dump(config: Config) -> Iterator[Problem]:
 def _scope(config: Config) -> Iterator[Problem]:
     scope, level = config.section.scope, config.level
     loc: Loc = (config.task, "scope")
-    if not scope:
+    if not scope or level == "debug":
+        return
+    if level == "L2" and config.framework == "pytorch":
+        yield loc, scope, 'does not work at level "L2": name the API in "list", and leave scope out'
         return
     if len(scope) != 2:
         yield loc, scope, f"must hold exactly two names, the first and the last of the range, but holds {len(scope)}"
@@ -105,11 +116,30 @@ def _scope(config: Config) -> Iterator[Problem]:
     for i, name in enumerate(scope):
         is_module, is_api = bool(module.fullmatch(name)), bool(_API_NAME.fullmatch(name))
         if level == "L0" and not is_module:
-            yield (*loc, i), name, f'must be {module_form} at level "L0"'
+            yield (*loc, i), name, f'must be {module_form} at level "L0"{_full_name(name, module)}'
         elif level == "L1" and not is_api:
-            yield (*loc, i), name, f'must be {api_form} at level "L1"'
+            yield (*loc, i), name, f'must be {api_form} at level "L1"{_full_name(name, _API_NAME)}'
         elif not (is_module or is_api):
-            yield (*loc, i), name, f"must be {module_form}, or {api_form}"
+            yield (*loc, i), name, f"must be {module_form}, or {api_form}{_full_name(name, module, _API_NAME)}"
+
+
+def _full_name(name: str, *forms: re.Pattern[str]) -> str:
+    """The full name that was probably meant, for a message: a direction or a number is missing, misspelled or in the wrong place."""
+    *base, before, last = ("", *name.split("."))
+    direction, number = "forward", "0"
+    for part in (before, last):
+        meant = get_close_matches(part, ("forward", "backward"), n=1, cutoff=0.8)
+        if meant:
+            direction = meant[0]
+        elif part.isdecimal():
+            number = part
+        else:
+            base.append(part)
+    is_module = base[1:2] in (["Module"], ["Cell"])
+    full = ".".join([*base[1:], direction, number] if is_module else [*base[1:], number, direction])
+    complete = len(base) >= (4 if is_module else 3) and all(base[1:])
+    fits = complete and any(form.fullmatch(full) for form in forms)
+    return f'; did you mean "{full}"?' if fits and full != name else ""
 
 
 def _nan_check(config: Config) -> Iterator[Problem]:

@@ -125,6 +125,7 @@ class Selection:
         """
         texts = []
         searched = 0
+        open_range = self._range if ended and self._range is not None and self._range.is_open else None
         for where, name in dict.fromkeys((*self._waiting, *self._waiting_tensors)):
             if (where, name) in self._seen.told or (not ended and self._may_come(where, name)):
                 continue
@@ -133,9 +134,11 @@ class Selection:
             advice = self._seen.advice(name, self._level, left_out, searched < MOST_SEARCHED)
             searched += 1
             text = f'"{where}": "{name}" has matched nothing so far'
+            if open_range is not None and (where, name) == ("scope", open_range.last):
+                text, open_range = self._left_open(open_range), None
             texts.append(f"{text}; {advice}" if advice else text)
-        if ended and self._range is not None and self._range.is_open:
-            texts.append(self._left_open(self._range))
+        if open_range is not None:
+            texts.append(self._left_open(open_range))
         return texts
 
     def _may_come(self, where: str, name: str) -> bool:

@@ -13,6 +13,8 @@ MOST_NAMES = 4096
 MOST_SEARCHED = 10
 """For so many names at a time the nearest are looked for; the others are told without."""
 
+_API_PREFIXES = ("Functional.", "Torch.", "Tensor.", "VF.", "Aten.", "Distributed.", "NPU.", "MindSpeed.", "Triton.")
+
 
 @dataclass
 class NamesSeen:
@@ -58,7 +60,7 @@ class NamesSeen:
             return self._of_known(parsed)
         if level == "L1" and wanted.startswith(("Module.", "Cell.")):
             return 'level "L1" records no modules: use level "L0" or "mix"'
-        if level == "L0" and isinstance(parsed, names.ApiName):
+        if level == "L0" and (isinstance(parsed, names.ApiName) or wanted.startswith(_API_PREFIXES)):
             return 'level "L0" records no APIs: use level "L1" or "mix"'
         if not self.calls:
             return "no call came by at all"
@@ -69,7 +71,7 @@ class NamesSeen:
         """What there is of a call that ran, but not under the number or the direction that was asked for."""
         highest = self.calls[parsed.operation]
         if parsed.count > highest or parsed.direction == names.FORWARD:
-            return f"of {parsed.operation} there are {_numbers(highest)}"
+            return f"{parsed.operation} ran with {_numbers(highest)} only"
         return f"{parsed.operation} ran, but no gradients came for it"
 
     def _shown(self, operation: str) -> str:
