@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from msprobe.config.result import DataMode
 from msprobe.recording.selection import Selection
 
