@@ -65,3 +65,32 @@ def reduced_parameters(module: Any) -> list[torch.Tensor]:
 def last_forward_reduces(module: Any) -> bool:
     """Whether the backward pass of a DistributedDataParallel module's latest forward reduces gradients (it does not in `no_sync`)."""
     return bool(module.require_forward_param_sync)
+
+
+def is_reduced(module: Any) -> bool:
+    """Whether a DistributedDataParallel module's latest reduction is complete."""
+    try:
+        module._check_reducer_finalized()
+    except RuntimeError:
+        return False
+    return True
+
+
+def sharded_parameters(modules: list[torch.nn.Module]) -> list[Any]:
+    """What fully_shard keeps of each parameter it manages; `sharded_param` is the one the optimizer sees."""
+    if "torch.distributed.fsdp._fully_shard" not in sys.modules and "torch.distributed._composable.fsdp" not in sys.modules:
+        return []
+    found: dict[int, Any] = {}
+    for module in modules:
+        state_of = getattr(module, "_get_fsdp_state", None)
+        state = state_of() if state_of is not None else None
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        for group in groups:
+            for parameter in getattr(group, "fsdp_params", ()):
+                found[id(parameter)] = parameter
+    return [one for one in found.values() if getattr(one, "sharded_param", None) is not None and one.sharded_param.requires_grad]
+
+
+def unsharded(shard: Any) -> torch.Tensor | None:
+    """The parameter that modules see while they run, of what `sharded_parameters` gave."""
+    return getattr(shard, "_unsharded_param", None)
