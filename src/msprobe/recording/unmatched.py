@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from heapq import nlargest
 
 from msprobe.format import names
 
@@ -12,6 +13,8 @@ MOST_NAMES = 4096
 """So many different names are remembered; more would only be more to search."""
 MOST_SEARCHED = 10
 """For so many names at a time the nearest are looked for; the others are told without."""
+_COMPARED = 400
+"""So many names are compared letter by letter: those that have most parts in common with the wanted one."""
 
 _API_PREFIXES = ("Functional.", "Torch.", "Tensor.", "VF.", "Aten.", "Distributed.", "NPU.", "MindSpeed.", "Triton.")
 
@@ -78,15 +81,21 @@ class NamesSeen:
         return f'"{operation}" ({_numbers(self.calls[operation])})'
 
     def _nearest(self, wanted: str) -> list[str]:
-        """Up to three names, or names of which a part is, like `wanted`; upper and lower case are one."""
+        """Up to three names that are like `wanted`, or end in something that is, or of which a part is; upper and lower case are one."""
         wanted = wanted.casefold().removesuffix(".forward").removesuffix(".backward")
-        parts: dict[str, str] = {}
+        pieces = wanted.split(".")
+        lengths = range(max(1, len(pieces) - 1), len(pieces) + 2) if len(pieces) > 1 else (1,)
+        keys: dict[str, str] = {}
         for operation in self.calls:
-            pieces = operation.casefold().split(".")
-            for start in range(len(pieces)):
-                parts.setdefault(".".join(pieces[start:]), operation)
-                parts.setdefault(pieces[start], operation)
-        found = dict.fromkeys(parts[key] for key in get_close_matches(wanted, parts, n=6, cutoff=0.6))
+            parts = operation.casefold().split(".")
+            for length in lengths:
+                starts = range(len(parts)) if length == 1 else (len(parts) - length,)
+                for start in starts:
+                    if start >= 0:
+                        keys.setdefault(".".join(parts[start : start + length]), operation)
+        among = set(pieces)
+        likely = nlargest(_COMPARED, keys, key=lambda key: len(among.intersection(key.split("."))))
+        found = dict.fromkeys(keys[key] for key in get_close_matches(wanted, likely, n=6, cutoff=0.6))
         return list(found)[:3]
 
 
