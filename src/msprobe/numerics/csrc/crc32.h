@@ -166,7 +166,7 @@ TARGET_VCLMUL static uint32_t crc_vclmul(uint32_t state, const unsigned char *p,
 #endif
 
 #ifndef CRC_ARM
-#if defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__)) && (defined(__linux__) || defined(__APPLE__))
+#if defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__APPLE__))
 #define CRC_ARM 1
 #if defined(__linux__)
 #include <sys/auxv.h>
