@@ -81,6 +81,20 @@ def tensor_parallel() -> nn.Module:
     return model
 
 
+def sharded_tensor_parallel() -> nn.Module:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    model = blocks()
+    for block in (model[1], model[2]):
+        block.norm = nn.Identity()
+        parallelize_module(block, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+        fully_shard(block, mesh=mesh["data"])
+    return fully_shard(model, mesh=mesh["data"])
+
+
+def hybrid_sharded() -> nn.Module:
+    return fully_shard(blocks(), mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
+
+
 def python_hook(model: nn.Module) -> None:
     def reduce(_, bucket):  # type: ignore[no-untyped-def]  # torch asks for no annotations or for classes, not for their names
         future = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True).get_future()
@@ -110,6 +124,7 @@ KINDS = {
     "fsdp kept": Training(sharded(reshard_after_forward=False)),
     "tensor parallel": Training(tensor_parallel),
 }
+OF_FOUR = {"fsdp of tensor parallel": Training(sharded_tensor_parallel), "hybrid": Training(hybrid_sharded)}
 STEPS = 2
 
 
@@ -123,12 +138,12 @@ def digest(value: Any) -> str:
 
 def training(rank: int, kind: str, start: Callable[[Any], None], stop: Callable[[], None], end: Callable[[], None]) -> list[Any]:
     seed()
-    chosen = KINDS[kind]
+    chosen = (KINDS | OF_FOUR)[kind]
     model = chosen.build()
     chosen.hook(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, foreach=False)
-    shared = kind == "tensor parallel"  # all ranks see the same data
-    seed(0 if shared else rank)
+    parallel = kind.endswith("tensor parallel")
+    seed(rank // 2 if parallel else rank)  # ranks that share the features see the same data
     found: list[Any] = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -142,7 +157,7 @@ def training(rank: int, kind: str, start: Callable[[Any], None], stop: Callable[
         loss.backward()
         found += [digest(bits(loss)), *(digest(bits(plain(p.grad))) for p in model.parameters())]
         found.append({n: float(plain(p.grad).double().norm()) for n, p in model.named_parameters()})
-        if not shared:  # clipping refuses a mixture of tensors and DTensors
+        if not parallel:  # clipping refuses a mixture of tensors and DTensors
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
         stop()
@@ -153,7 +168,7 @@ def training(rank: int, kind: str, start: Callable[[Any], None], stop: Callable[
 def body(rank: int, world: int, directory: Path) -> dict[str, Any]:
     outcome: dict[str, Any] = {}
     (directory / f"config{rank}").mkdir()
-    for kind in KINDS:
+    for kind in KINDS if world == 2 else OF_FOUR:
         nothing = lambda *_: None  # noqa: E731
         outcome[f"{kind} without"] = training(rank, kind, nothing, nothing, nothing)
         debugger = configured(

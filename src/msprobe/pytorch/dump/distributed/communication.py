@@ -22,6 +22,8 @@ from msprobe.recording.calls import ThreadState
 Record = Callable[[Api, Any, tuple[Any, ...], dict[str, Any]], Any]
 COALESCED = "coalesced: it runs when torch's coalescing manager ends, and its output is not recorded"
 _NOTHING = object()
+_NEWER_NAMES = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tensor": "reduce_scatter_single"}
+"""What later versions of torch call the same function; torch's own code (fully_shard) calls it so. It is recorded under the one name."""
 
 
 class CommunicationWindow:
@@ -54,8 +56,8 @@ class CommunicationWindow:
         self.pending.on()
         seen: set[int] = set()
         for api in self._apis:
-            for home in homes:
-                function = getattr(home, api.name, None)
+            names = [name for name in (api.name, _NEWER_NAMES.get(api.name)) if name is not None]
+            for function in [getattr(home, name, None) for home in homes for name in names]:
                 if function is not None and id(function) not in seen:
                     seen.add(id(function))
                     self._watch(api, function)
