@@ -28,6 +28,7 @@ from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
+from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
 
 Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
@@ -42,6 +43,7 @@ class _Session:
             logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
         self.lock = threading.RLock()
         self.number = 0
+        self.names_seen = NamesSeen()
         self.root = os.path.abspath(config.dump_path)
         self.place: Place | None = None
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
@@ -85,7 +87,7 @@ class _Session:
                 if self.place is not None:
                     self.place.release()
                 self.place = Place(self.root, self.number, rank)
-            self.step = StepRecord(config, self.number, self.place, make_selection(config), self.pool)
+            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), self.pool)
             told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
@@ -107,6 +109,8 @@ class _Session:
         self.recorder.step = None
         if self.step is not None:
             self.step.parameter_gradients.window_open = False
+            for text in self.step.selection.unmatched():
+                logger.warning(text)
             self.step.tally.spent += perf_counter() - began
 
     def at_exit(self) -> None:
@@ -129,6 +133,8 @@ class _Session:
             return
         late = sum(tally.take_late() for tally in self.ended)
         step.close(late)
+        for text in step.selection.unmatched(ended=True):
+            logger.warning(text)
         self.ended = [*self.ended[-3:], step.tally]
 
 

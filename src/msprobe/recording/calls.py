@@ -16,9 +16,7 @@ class OpenModule:
         "data",
         "edges",
         "entered_mode",
-        "expands",
         "floor",
-        "forced",
         "forward",
         "key",
         "name",
@@ -37,8 +35,6 @@ class OpenModule:
         self.data: dict[str, Any] | None = None
         self.edges: Any = None
         self.floor = 0
-        self.expands = False
-        self.forced = False
         self.forward = False
         self.entered_mode = False
         self.parent: str | None = None
@@ -56,7 +52,6 @@ class ThreadState(threading.local):
         self.inside = False
         self.mode: Any = None
         """The function mode that this thread has entered."""
-        self.expanding = 0
 
     def parent(self) -> str | None:
         """Name of the innermost open module."""

@@ -21,7 +21,7 @@ _graph_task = torch_internals.graph_task
 class Call:
     """What both kinds of calls share: the name, the numbers of slots, the passes made so far."""
 
-    __slots__ = ("forced", "inputs", "name", "observers", "outputs", "parent", "passes", "told_late")
+    __slots__ = ("inputs", "name", "observers", "outputs", "parent", "passes", "told_late")
 
     def __init__(self, observers: GradientObservers, name: str, parent: str | None, outputs: int, inputs: int) -> None:
         self.observers = observers
@@ -29,7 +29,6 @@ class Call:
         self.parent = parent
         self.outputs, self.inputs = outputs, inputs
         self.passes = 0
-        self.forced = False
         self.told_late = False
 
     def entry_name(self) -> str:
@@ -100,7 +99,7 @@ class OneNodeCall(Call):
             observers.task = _graph_task()
             sink = observers.sink
             name = self.entry_name()
-            if sink.wants(name) or self.forced:
+            if sink.wants(name, self.parent):
                 with _NoTorchFunction():
                     encode = observers.encoder.value
                     side = Side(name, "input", sink.saves(name))

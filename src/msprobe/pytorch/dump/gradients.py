@@ -25,7 +25,7 @@ _graph_task = torch_internals.graph_task
 class Sink(Protocol):
     """Takes what the observers record."""
 
-    def wants(self, name: str) -> bool:
+    def wants(self, name: str, parent: str | None = None) -> bool:
         """Whether a backward entry is recorded."""
 
     def saves(self, name: str) -> bool:
@@ -86,7 +86,6 @@ class GradientObservers:
         tensors: list[torch.Tensor],
         inputs: list[Edge | None],
         floor: int,
-        forced: bool = False,
     ) -> None:
         """Record the gradients of one call from now on.
 
@@ -96,7 +95,6 @@ class GradientObservers:
             tensors: the outputs that require grad.
             inputs: edges of the inputs that require grad, as they were before the call.
             floor: the thread's sequence number before the call.
-            forced: record it whatever `sink.wants` says.
         """
         outputs = edges_of(tensors, lambda reason: self.report(name, reason))
         for edge in outputs:
@@ -106,7 +104,6 @@ class GradientObservers:
         if len(found) == 3:
             node, numbers, positions = found
             one = OneNodeCall(self, name, parent, positions, numbers, len(outputs), len(inputs))
-            one.forced = forced
             self._handles.append((one, node.register_hook(one)))
             return
         boundary = Boundary(*found)
@@ -114,7 +111,6 @@ class GradientObservers:
             self._tell_cut(name, inputs, boundary)
         if boundary.outputs:
             call = GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
-            call.forced = forced
             for is_leaf, handle in call.attach(boundary, tensors):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((None if is_leaf else call, handle))

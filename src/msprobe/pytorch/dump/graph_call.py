@@ -189,7 +189,7 @@ class GraphCall(Call):
     def place(self) -> None:
         """Put the entry into the dump."""
         name = self.entry_name()
-        wanted = self.observers.sink.wants(name) or self.forced
+        wanted = self.observers.sink.wants(name, self.parent)
         self.entry = self.write(name, self.received, self.passed_on, 0, False) if wanted else False
 
 

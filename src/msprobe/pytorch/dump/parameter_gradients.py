@@ -25,7 +25,6 @@ class ParameterGradients:
         self._observers = observers
         self.window_open = True
         """False between stop and step: then only backward passes of what was recorded count."""
-        self._forced: set[str] = set()
         self._owners: dict[int, list[tuple[str, str]]] = {}
         self._touched: list[tuple[torch.Tensor, bool]] = []
         """Parameters that carry the hook, and whether they carried none before."""
@@ -33,16 +32,13 @@ class ParameterGradients:
         self._expected: dict[str, int] = {}
         self._entries: dict[str, Any] = {}
 
-    def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None], forced: bool = False) -> None:
+    def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None]) -> None:
         """Record the gradients of a module's own parameters from now on.
 
         Args:
             prefix: `Module.{path}.{Class}`.
             parameters: the module's `_parameters`.
-            forced: record them whatever their name.
         """
-        if forced:
-            self._forced.add(prefix)
         if prefix in self._expected:
             return
         count = 0
@@ -80,7 +76,7 @@ class ParameterGradients:
         observers = self._observers
         entry = self._entries.get(entry_name)
         if entry is None:
-            if not observers.sink.wants(entry_name) and prefix not in self._forced:
+            if not observers.sink.wants(entry_name):
                 return
             entry = self._entries[entry_name] = observers.sink.add(entry_name, None, {}, 0, False)
             observers.at_end(torch_internals.graph_task(), lambda task: self._finish(entry_name))

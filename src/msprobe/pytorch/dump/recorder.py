@@ -115,8 +115,8 @@ class Recorder:
         sides = selection.sides
         forward = backward = selection.wants_api(api.prefix, api.name)
         if forward and not selection.everything:
-            forward = selection.enters(name) or state.expanding > 0
-            backward = forward or selection.matches(f"{api.full}.{number}.backward")
+            forward = selection.enters(name, parent)
+            backward = selection.matches(f"{api.full}.{number}.backward", parent)
         forward, backward = forward and sides.forward, backward and sides.backward and _grad_enabled()
         if not forward and not backward:
             return _ApiCall(api, name, number, parent, None)
@@ -131,7 +131,6 @@ class Recorder:
         else:
             data["input_kwargs"] = {}
         call = _ApiCall(api, name, number, parent, data)
-        call.forced = state.expanding > 0
         if forward:
             step.failed.pop(name, None)  # the same name again takes its place in the file
             call.entry = step.writer.add(name, data if sides.input else {}, False)
@@ -158,7 +157,7 @@ class Recorder:
             step.tally.apis += 1
         if call.edges is not None and side.leaves:
             backward = f"{call.api.full}.{call.number}.backward"
-            step.observers.watch(backward, _backward_of(call.parent), side.leaves, call.edges, call.floor, call.forced)
+            step.observers.watch(backward, _backward_of(call.parent), side.leaves, call.edges, call.floor)
 
     def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
@@ -235,16 +234,16 @@ class Recorder:
         if step.keeps_construct:
             step.writer.add_call(name, parent)
         state.open.append(opened)
-        in_list = selection.enters(name)
-        if selection.expands(name):
-            state.expanding += 1
-            opened.expands = True
         sides = selection.sides
-        opened.forced = state.expanding > 0
-        forward = (in_list or opened.forced) and sides.forward
-        backward = (forward or opened.forced or selection.matches(f"{prefix}.backward.{number}")) and sides.backward and _grad_enabled()
+        forward = selection.enters(name, parent) and sides.forward
+        with_gradients = sides.backward and _grad_enabled()
+        backward = with_gradients and (selection.everything or selection.matches(f"{prefix}.backward.{number}", parent))
         opened.parent, opened.prefix, opened.number, opened.forward = parent, prefix, number, forward
+        parameters = module._parameters
+        gradients = with_gradients and bool(parameters) and (selection.everything or selection.may_want_gradients(prefix))
         if not forward and not backward:
+            if gradients:
+                step.parameter_gradients.watch(prefix, parameters)
             return
         side = Side(name, "input", forward and sides.input and step.saves(name))
         encoder = step.encoder
@@ -253,7 +252,6 @@ class Recorder:
         data["input_kwargs"] = encoder.keyword(kwargs, side)
         opened.tensors = side.tensors if sides.input else 0
         leaves = list(side.leaves)
-        parameters = module._parameters
         if forward and sides.output:
             data["output"] = None
             data["parameters"] = self._parameters(step, name, parameters, opened)
@@ -263,8 +261,8 @@ class Recorder:
         if backward:
             opened.edges = self._edges(step, name, leaves)
             opened.floor = _sequence_number()
-        if sides.backward and _grad_enabled() and parameters:
-            step.parameter_gradients.watch(prefix, parameters, opened.forced)
+        if gradients:
+            step.parameter_gradients.watch(prefix, parameters)
 
     def _parameters(self, step: StepRecord, name: str, parameters: dict[str, Any], opened: OpenModule) -> dict[str, Any]:
         side = Side(name, "parameters", step.saves(name))
@@ -299,7 +297,7 @@ class Recorder:
         data, opened.data = opened.data, None
         sides = step.selection.sides
         name = opened.name
-        if not opened.forward and opened.prefix and sides.forward and sides.output and step.selection.ends_inside(name):
+        if not opened.forward and opened.prefix and step.selection.ends_inside(name) and sides.forward and sides.output:
             # The scope opened inside this module: what it gives belongs to it, what it took came before.
             data, opened.forward = {"output": None, "parameters": self._parameters(step, name, opened.key._parameters, opened)}, True
         if data is None:
@@ -319,7 +317,7 @@ class Recorder:
             step.tally.tensors += opened.tensors
         if opened.edges is not None and side.leaves and _grad_enabled():
             backward = f"{opened.prefix}.backward.{opened.number}"
-            step.observers.watch(backward, _backward_of(opened.parent), side.leaves, opened.edges, opened.floor, opened.forced)
+            step.observers.watch(backward, _backward_of(opened.parent), side.leaves, opened.edges, opened.floor)
 
     def skipped_module(self, name: str, reason: str) -> None:
         """A module that takes no hooks."""
@@ -333,8 +331,6 @@ class Recorder:
 
     def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = None) -> None:
         state, mode = self.state, self.mode
-        if opened.expands:
-            state.expanding -= 1
         if mode is not None and opened.entered_mode:
             torch_internals.remove_mode(mode)
             state.mode = None
@@ -351,7 +347,6 @@ class Recorder:
                 except Exception as error:
                     let_through(error)
                     self._tell(step, opened.name, f"module could not be closed: {error!r}")
-        state.expanding = 0
         state.inside = False
         self._optimizers = 0  # an optimizer's step that raised has told nobody that it ended
 
@@ -387,15 +382,13 @@ class Recorder:
 class _ApiCall:
     """One call of an API between its begin and its end."""
 
-    __slots__ = ("api", "data", "edges", "entry", "floor", "forced", "name", "number", "parent", "stack")
+    __slots__ = ("api", "data", "edges", "entry", "floor", "name", "number", "parent", "stack")
 
     def __init__(self, api: Api, name: str, number: int, parent: str | None, data: dict[str, Any] | None) -> None:
         self.api, self.name, self.number, self.parent, self.data = api, name, number, parent, data
         self.entry: Any = None
         self.edges: Any = None
         self.floor = 0
-        self.forced = False
-        """Inside a module that `list` expands: its gradients are recorded whatever their name."""
         self.stack: Stack
 
 

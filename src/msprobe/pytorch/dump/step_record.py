@@ -94,9 +94,9 @@ class StepRecord:
         self._loose_parents: set[str] = set()
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
-    def wants(self, name: str) -> bool:
+    def wants(self, name: str, parent: str | None = None) -> bool:
         """Whether a backward entry is recorded."""
-        return self.selection.enters(name)
+        return self.selection.enters(name, parent)
 
     def saves(self, name: str) -> bool:
         """Whether an entry's tensors get files."""
