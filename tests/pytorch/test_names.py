@@ -27,6 +27,10 @@ MISSING: dict[tuple[str, int], dict[str, str]] = {
             "F1: the reference's identity nodes on module outputs carry a zero gradient to a tensor that takes no part in the loss",
         ),
         "Torch.vector_norm.0.forward": "F27: torch.linalg.X is Torch.linalg.X",
+        **dict.fromkeys(
+            (f"Tensor.t.{i}.{direction}" for i in (0, 1) for direction in ("forward", "backward")),
+            "risk level FOCUS: t only views, as transpose does",
+        ),
     },
 }
 NEW: dict[tuple[str, int], dict[str, str]] = {
@@ -55,6 +59,7 @@ NEW: dict[tuple[str, int], dict[str, str]] = {
         **dict.fromkeys((f"Functional.linear.{n}.backward" for n in (0, 1, 6, 7)), "its output is changed in place"),
         **dict.fromkeys((f"Functional.dropout.{n}.backward" for n in (0, 1)), "output and input are one tensor: so are their gradients"),
         "Torch.linalg.vector_norm.0.forward": "F27",
+        "Torch.clamp.0.forward": "F28: clamp computes, so FOCUS keeps it",
         "Torch._foreach_mul_.0.forward": "gradient clipping's product, unwatched there",
     },
     ("exc_L1", 0): dict.fromkeys(
@@ -128,7 +133,8 @@ def test_the_same_parents(recorded: dict[str, Any], case: str, number: int) -> N
     if golden(case)["config"]["level"] == "L1":
         assert theirs == ours == {}
         return
-    assert set(theirs) - set(ours) == set(MISSING.get((case, number), ())) & set(theirs)
+    left_out = {n for n, reason in MISSING.get((case, number), {}).items() if ".backward" in n or "FOCUS" not in reason}  # seen all the same
+    assert set(theirs) - set(ours) == left_out & set(theirs)
     wrong = {n: (theirs[n], ours[n]) for n in set(theirs) & set(ours) if ".backward" not in n and theirs[n] != ours[n]}
     f26 = {n for n, (a, b) in wrong.items() if a is not None and ".backward." in a and b is None}  # left open by an earlier backward pass
     assert {n: pair for n, pair in wrong.items() if n not in f26} == {}

@@ -250,6 +250,8 @@ static PyObject *force_path(PyObject *self, PyObject *arg)
 static PyMethodDef methods[] = {
     {"summarize", (PyCFunction)(void (*)(void))summarize, METH_FASTCALL, summarize_doc},
     {"summarize_strided", (PyCFunction)(void (*)(void))summarize_strided, METH_FASTCALL, summarize_strided_doc},
+    {"describe_each", (PyCFunction)(void (*)(void))describe_each, METH_FASTCALL, describe_each_doc},
+    {"describe_items", (PyCFunction)(void (*)(void))describe_items, METH_FASTCALL, describe_items_doc},
     {"describe", (PyCFunction)(void (*)(void))describe, METH_FASTCALL, describe_doc},
     {"compare_pair", (PyCFunction)(void (*)(void))compare_pair, METH_FASTCALL, compare_pair_doc},
     {"set_threads", set_threads, METH_O, set_threads_doc},

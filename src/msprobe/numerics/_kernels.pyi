@@ -1,7 +1,24 @@
+from collections.abc import Callable
 from typing import Any
 
 def summarize(address: int, code: int, numel: int, /) -> tuple[Any, ...]: ...
 def summarize_strided(address: int, code: int, shape: tuple[int, ...], strides: tuple[int, ...], /) -> tuple[Any, ...]: ...
+def describe_each(
+    values: tuple[Any, ...],
+    classes: tuple[type, type],
+    table: dict[Any, tuple[str, int, str]],
+    leaves: list[Any],
+    other: Callable[[Any, Any], Any],
+    /,
+) -> tuple[list[Any], int]: ...
+def describe_items(
+    values: dict[str, Any],
+    classes: tuple[type, type],
+    table: dict[Any, tuple[str, int, str]],
+    leaves: list[Any],
+    other: Callable[[Any, Any], Any],
+    /,
+) -> tuple[dict[str, Any], int]: ...
 def describe(tensor: Any, table: dict[Any, tuple[str, int, str]], /) -> dict[str, Any] | None: ...
 def compare_pair(address_a: int, code_a: int, address_b: int, code_b: int, numel: int, /) -> tuple[Any, ...]: ...
 def set_threads(n: int, /) -> int: ...

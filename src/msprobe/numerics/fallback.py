@@ -159,3 +159,76 @@ def describe(tensor: Any, table: dict[Any, tuple[str, int, str]]) -> dict[str, A
         }
     except Exception:  # whatever kind of tensor refused an answer: the caller has a slower way that finds out
         return None
+
+
+def _plain_record(value: Any) -> dict[str, Any] | None:
+    kind = type(value)
+    if kind in (bool, float, str) or (kind is int and -(1 << 63) <= value < 1 << 63):
+        return {"type": kind.__name__, "value": value}
+    return None
+
+
+def describe_each(
+    values: tuple[Any, ...],
+    classes: tuple[type, type],
+    table: dict[Any, tuple[str, int, str]],
+    leaves: list[Any],
+    other: Callable[[Any, Any], Any],
+) -> tuple[list[Any], int]:
+    """Records of the values of a tuple, and the number of tensors that were described here.
+
+    Args:
+        values: what is recorded.
+        classes: the two classes of tensors that `describe` takes.
+        table: of `describe`.
+        leaves: a list that gets the tensors that require grad.
+        other: `other(value, position)` makes the record of every value that is neither such a tensor, nor None, nor a plain number or text.
+    """
+    records: list[Any] = []
+    tensors = 0
+    for position, value in enumerate(values):
+        record, is_tensor = _value_record(value, position, classes, table, leaves, other)
+        records.append(record)
+        tensors += is_tensor
+    return records, tensors
+
+
+def describe_items(
+    values: dict[str, Any],
+    classes: tuple[type, type],
+    table: dict[Any, tuple[str, int, str]],
+    leaves: list[Any],
+    other: Callable[[Any, Any], Any],
+) -> tuple[dict[str, Any], int]:
+    """Like `describe_each`, of a dict's values, by their keys. Values under the keys dtype, output_dtype and device go to `other`, unless
+    they are tensors or None."""
+    records: dict[str, Any] = {}
+    tensors = 0
+    for key, value in list(values.items()):
+        if key in ("dtype", "output_dtype", "device") and value is not None and type(value) not in classes:
+            records[key] = other(value, key)
+            continue
+        records[key], is_tensor = _value_record(value, key, classes, table, leaves, other)
+        tensors += is_tensor
+    return records, tensors
+
+
+def _value_record(
+    value: Any,
+    name: Any,
+    classes: tuple[type, type],
+    table: dict[Any, tuple[str, int, str]],
+    leaves: list[Any],
+    other: Callable[[Any, Any], Any],
+) -> tuple[Any, bool]:
+    if value is None:
+        return None, False
+    if type(value) in classes:
+        record = describe(value, table)
+        if record is not None:
+            if record["requires_grad"] is True:
+                leaves.append(value)
+            return record, True
+    else:
+        record = _plain_record(value)
+    return (record if record is not None else other(value, name)), False

@@ -1,4 +1,4 @@
-/* The record of a tensor, read through its Python attributes. Nothing of a framework is known here but the names of those attributes.
+/* Records of values: of tensors, read through their Python attributes, and of plain numbers and texts. Nothing of a framework is known here but the names of those attributes.
    Included by _kernels.c after run_summary. */
 
 enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_COUNT };
@@ -11,8 +11,18 @@ enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, 
 static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad"};
 static PyObject *key[K_COUNT];
 
+enum { W_BOOL, W_INT, W_FLOAT, W_STR, W_COUNT };
+static const char *const class_text[W_COUNT] = {"bool", "int", "float", "str"};
+static PyObject *class_word[W_COUNT], *value_key, *special_key[3];
+
 static int describe_init(void)
 {
+    for (int k = 0; k < W_COUNT; k++)
+        if (!(class_word[k] = PyUnicode_InternFromString(class_text[k]))) return 0;
+    if (!(value_key = PyUnicode_InternFromString("value"))) return 0;
+    if (!(special_key[0] = PyUnicode_InternFromString("dtype"))) return 0;
+    if (!(special_key[1] = PyUnicode_InternFromString("output_dtype"))) return 0;
+    if (!(special_key[2] = PyUnicode_InternFromString("device"))) return 0;
     for (int k = 0; k < A_COUNT; k++)
         if (!(attribute[k] = PyUnicode_InternFromString(attribute_text[k]))) return 0;
     for (int k = 0; k < K_COUNT; k++)
@@ -79,15 +89,14 @@ PyDoc_STRVAR(describe_doc, "describe(tensor, table, /)\n--\n\n"
 "The record of a plain strided tensor in host memory, None for every other kind.\n"
 "table: dtype object -> (type text, code, dtype text).");
 
-static PyObject *describe(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+/* The record; NULL with an error set, or without one for a tensor of another kind. *leaf: whether it requires grad. */
+static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
 {
-    (void)self;
-    if (!check_nargs("describe", nargs, 2)) return NULL;
-    PyObject *tensor = args[0], *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL, *shape = NULL;
+    PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL, *shape = NULL;
     int64_t numel = 0;
     PyObject *dtype = PyObject_GetAttr(tensor, attribute[A_DTYPE]);
     if (!dtype) goto done;
-    PyObject *row = PyDict_GetItemWithError(args[1], dtype);
+    PyObject *row = PyDict_GetItemWithError(table, dtype);
     Py_DECREF(dtype);
     if (!row) goto done;
     PyObject *type_text = PyTuple_GetItem(row, 0), *code_object = PyTuple_GetItem(row, 1), *dtype_text = PyTuple_GetItem(row, 2);
@@ -105,6 +114,7 @@ static PyObject *describe(PyObject *self, PyObject *const *args, Py_ssize_t narg
     if (!summary) goto done;
     values[K_REQUIRES_GRAD] = PyObject_GetAttr(tensor, attribute[A_REQUIRES_GRAD]);
     if (!values[K_REQUIRES_GRAD]) goto done;
+    *leaf = values[K_REQUIRES_GRAD] == Py_True;
     Py_INCREF(type_text);
     values[K_TYPE] = type_text;
     Py_INCREF(dtype_text);
@@ -124,5 +134,121 @@ done:
     if (record) return record;
     /* Whatever kind of tensor refused an answer: the caller has a slower way that finds out. */
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
-    return PyErr_Occurred() ? NULL : none();
+    return NULL;
+}
+
+static PyObject *describe(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    int leaf;
+    if (!check_nargs("describe", nargs, 2)) return NULL;
+    PyObject *record = tensor_record(args[0], args[1], &leaf);
+    return record || PyErr_Occurred() ? record : none();
+}
+
+/* --- whole sides of a call -------------------------------------------------------------------------------------------------------- */
+/* {"type": the class's name, "value": value} of an exact bool, int (of 64 bits), float or str; NULL without an error for others. */
+static PyObject *plain_record(PyObject *value)
+{
+    PyTypeObject *class = Py_TYPE(value);
+    int word = class == &PyFloat_Type ? W_FLOAT : class == &PyBool_Type ? W_BOOL : class == &PyUnicode_Type ? W_STR : -1;
+    if (class == &PyLong_Type) {
+        int overflow;
+        PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (!overflow) word = W_INT;
+    }
+    if (word < 0) return NULL;
+    PyObject *record = PyDict_New();
+    if (record && (PyDict_SetItem(record, key[K_TYPE], class_word[word]) < 0 || PyDict_SetItem(record, value_key, value) < 0))
+        Py_CLEAR(record);
+    return record;
+}
+
+/* The record of one value; `other(value, name)` makes those of all kinds unknown here. */
+typedef struct {
+    PyObject *classes, *table, *leaves, *other;
+    long tensors;
+} Encoding;
+
+static PyObject *value_record(Encoding *encoding, PyObject *value, PyObject *name)
+{
+    if (value == Py_None) return none();
+    PyObject *class = (PyObject *)Py_TYPE(value), *record = NULL;
+    if (class == PyTuple_GetItem(encoding->classes, 0) || class == PyTuple_GetItem(encoding->classes, 1)) {
+        int leaf = 0;
+        record = tensor_record(value, encoding->table, &leaf);
+        if (record) encoding->tensors++;
+        if (record && leaf && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
+    } else {
+        record = plain_record(value);
+    }
+    return record || PyErr_Occurred() ? record : PyObject_CallFunctionObjArgs(encoding->other, value, name, NULL);
+}
+
+static int read_encoding(const char *name, Encoding *encoding, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (!check_nargs(name, nargs, 5)) return 0;
+    *encoding = (Encoding){args[1], args[2], args[3], args[4], 0};
+    if (PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 2 && PyList_Check(args[3])) return 1;
+    PyErr_Format(PyExc_TypeError, "%s() takes two classes and a list", name);
+    return 0;
+}
+
+static PyObject *with_count(PyObject *records, long tensors) /* takes the records */
+{
+    PyObject *count = records ? PyLong_FromLong(tensors) : NULL, *pair = count ? PyTuple_Pack(2, records, count) : NULL;
+    Py_XDECREF(records);
+    Py_XDECREF(count);
+    return pair;
+}
+
+PyDoc_STRVAR(describe_each_doc, "describe_each(values, classes, table, leaves, other, /)\n--\n\n"
+"(records, number of tensors) of the values of a tuple.\n"
+"classes: the two classes of tensors that `describe` takes. leaves: a list that gets the tensors that require grad.\n"
+"other(value, position): makes the record of every value that is neither such a tensor, nor None, nor a plain number or text.");
+
+static PyObject *describe_each(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    Encoding encoding;
+    if (!read_encoding("describe_each", &encoding, args, nargs)) return NULL;
+    Py_ssize_t count = PyTuple_Size(args[0]);
+    PyObject *records = count < 0 ? NULL : PyList_New(count);
+    for (Py_ssize_t k = 0; records && k < count; k++) {
+        PyObject *position = PyLong_FromSsize_t(k);
+        PyObject *record = position ? value_record(&encoding, PyTuple_GetItem(args[0], k), position) : NULL;
+        Py_XDECREF(position);
+        if (!record || PyList_SetItem(records, k, record) < 0) Py_CLEAR(records);
+    }
+    return with_count(records, encoding.tensors);
+}
+
+PyDoc_STRVAR(describe_items_doc, "describe_items(values, classes, table, leaves, other, /)\n--\n\n"
+"Like describe_each, of a dict's values, by their keys. Values under the keys dtype, output_dtype and device are others, unless they are\n"
+"tensors or None.");
+
+static PyObject *describe_items(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)self;
+    Encoding encoding;
+    if (!read_encoding("describe_items", &encoding, args, nargs)) return NULL;
+    PyObject *records = PyDict_Check(args[0]) ? PyDict_New() : NULL, *name, *value;
+    if (!records && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "describe_items() takes a dict");
+    PyObject *items = records ? PyDict_Items(args[0]) : NULL; /* a copy: what is looked at may change the dict */
+    if (!items) Py_CLEAR(records);
+    for (Py_ssize_t k = 0; records && k < PyList_Size(items); k++) {
+        PyObject *pair = PyList_GetItem(items, k);
+        name = PyTuple_GetItem(pair, 0);
+        value = PyTuple_GetItem(pair, 1);
+        int special = PyUnicode_Check(name) && (PyUnicode_Compare(name, special_key[0]) == 0 || PyUnicode_Compare(name, special_key[1]) == 0
+                                                || PyUnicode_Compare(name, special_key[2]) == 0);
+        PyObject *class = (PyObject *)Py_TYPE(value);
+        int tensor = class == PyTuple_GetItem(encoding.classes, 0) || class == PyTuple_GetItem(encoding.classes, 1);
+        PyObject *record = special && !tensor && value != Py_None ? PyObject_CallFunctionObjArgs(encoding.other, value, name, NULL)
+                                                                  : value_record(&encoding, value, name);
+        if (!record || PyDict_SetItem(records, name, record) < 0) Py_CLEAR(records);
+        Py_XDECREF(record);
+    }
+    Py_XDECREF(items);
+    return with_count(records, encoding.tensors);
 }

@@ -26,7 +26,8 @@ _describe = numerics.describe
 _TABLE = {
     getattr(torch, name): ("torch.Tensor", code, f"torch.{name}") for name, code in numerics.CODE.items() if hasattr(torch, name)
 }
-_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_describe_each, _describe_items = numerics.describe_each, numerics.describe_items
+_CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
 class Side:
@@ -64,18 +65,29 @@ class Encoder:
 
     def positional(self, values: tuple[Any, ...], side: Side) -> list[Record]:
         """Records of positional values, in order."""
-        encode = self.value
-        return [encode(value, (str(i),), side) for i, value in enumerate(values)]
+        if side.save:
+            encode = self.value
+            return [encode(value, (str(i),), side) for i, value in enumerate(values)]
+        records, tensors = _describe_each(values, _CLASSES, _TABLE, side.leaves, lambda value, i: self.value(value, (str(i),), side))
+        side.tensors += tensors
+        return records
 
-    def keyword(self, values: Mapping[str, Any], side: Side) -> dict[str, Record]:
+    def keyword(self, values: dict[str, Any], side: Side) -> dict[str, Record]:
         """Records of keyword values; the keys `dtype` and `device` keep their kind whatever spelled them."""
-        return {key: self._keyword_value(key, value, side) for key, value in values.items()}
+        if not values:
+            return {}
+        if side.save:
+            return {key: self._keyword_value(key, value, side) for key, value in values.items()}
+        records, tensors = _describe_items(values, _CLASSES, _TABLE, side.leaves, lambda value, key: self._keyword_value(key, value, side))
+        side.tensors += tensors
+        return records
 
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
-        if issubclass(type(value), tuple) and not hasattr(type(value), "_fields"):
-            return self.positional(value, side)
-        return [self.value(value, ("0",), side)]
+        kind = type(value)
+        if kind is not _Tensor and issubclass(kind, tuple):
+            return [self.value(value, ("0",), side)] if hasattr(kind, "_fields") else self.positional(value, side)
+        return self.positional((value,), side)
 
     def value(self, value: Any, path: Path, side: Side) -> Record:
         """The record of one value; never raises."""
