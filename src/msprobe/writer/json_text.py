@@ -26,6 +26,8 @@ _TAIL = {1: len("\n}"), 2: len("\n  }\n}")}
 _FAST = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _orjson = orjson.dumps
 
+_BETWEEN = ',\n    "'
+
 Problem = Callable[[str], None]
 
 
@@ -45,6 +47,28 @@ def members(items: dict[str, Any], depth: int, problem: Problem) -> str:
     except Exception as caught:
         let_through(caught)
         return ",".join(_member(key, value, depth, problem) for key, value in items.items())
+
+
+def each_member(items: list[tuple[str, Any]], problem: Problem) -> list[str]:
+    """The text of each item as a member of an object two levels deep, made in one call; see `members`.
+
+    Line breaks inside of texts are escaped, so a line that begins with exactly four spaces and a quote begins a member.
+    """
+    table = dict(items)
+    if len(table) == len(items):
+        try:
+            text = _orjson({"": table}, None, _FAST)
+            if b"\x7f" not in text and text.isascii():
+                texts = text[_HEAD[2] : -_TAIL[2]].decode().split(_BETWEEN)
+                if len(texts) == len(items):
+                    texts = [texts[0], *('\n    "' + member for member in texts[1:])]
+                    for index, member in enumerate(texts):
+                        if "null" in member:
+                            texts[index] = members(dict([items[index]]), 2, problem)
+                    return texts
+        except Exception as caught:
+            let_through(caught)
+    return [members({name: value}, 2, problem) for name, value in items]
 
 
 def document(value: Any, problem: Problem) -> str:

@@ -20,6 +20,8 @@ from msprobe.writer.step_files import StepFiles
 
 # Entries encoded in one call: long enough to cost little each, short enough not to hold the interpreter for more than a millisecond or two.
 _BATCH = 512
+# Finished entries that wait to become text together.
+_READY = 24
 # Text kept in memory for a disk that does not take it; beyond that it is lost, and counted.
 _MAX_WAITING = 256 << 20
 
@@ -95,6 +97,7 @@ class StepWriter:
         self._calls: list[tuple[str, str | None]] = []
         self._stacks: list[Stack] = []
         self._errors: list[str] = []
+        self._ready: list[Entry] = []  # finished, not yet text
         self._pending: list[Entry] = []  # added, not done
         self._committed: set[str] = set()  # names whose text is final
         self._construct: dict[str, str | None] = {}
@@ -130,10 +133,23 @@ class StepWriter:
         return entry
 
     def finish(self, entry: Entry) -> None:
-        """The entry is final: from now on it is one piece of text, and its records are no work for the garbage collector."""
-        entry.text = json_text.members({entry.name: entry.data}, 2, self._problem)
+        """The entry is final: soon it is one piece of text, and its records are no work for the garbage collector."""
         entry.done = True
-        entry.data = {}
+        ready = self._ready
+        ready.append(entry)
+        if len(ready) >= _READY:
+            self._encode_ready()
+
+    def _encode_ready(self) -> None:
+        """Make text of finished entries, some at a time: the first one finds nothing of the encoder in the processor's caches."""
+        count = len(self._ready)
+        entries = [entry for entry in self._ready[:count] if entry.data and not entry.text]
+        del self._ready[:count]
+        if not entries:
+            return
+        for entry, text in zip(entries, json_text.each_member([(e.name, e.data) for e in entries], self._problem), strict=True):
+            entry.text = text
+            entry.data = {}
 
     def add_call(self, name: str, parent: str | None) -> None:
         """A line of construct.json."""
@@ -192,6 +208,7 @@ class StepWriter:
 
     def _swallow(self) -> None:
         self._entries, self._calls, self._stacks, self._errors = _Void(), _Void(), _Void(), _Void()
+        self._ready = _Void()
 
     def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
         """Run `work`, one at a time; whatever goes wrong is counted and logged once.
@@ -317,6 +334,7 @@ class StepWriter:
         again = self._committed.intersection(table)
         if again:
             self._withdraw(again)
+        self._encode_ready()
         done: list[Entry] = []
         pending: list[Entry] = []
         for entry in table.values():

@@ -12,6 +12,35 @@ from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.gradients import GradientObservers
 
 _KEY = "msprobe"
+_NoTorchFunction = torch_internals.NoTorchFunction
+_graph_task = torch_internals.graph_task
+
+
+class _Owner:
+    """A module with parameters of its own, and its entries that are not complete."""
+
+    __slots__ = ("entries", "expected", "prefix")
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.expected = 0
+        self.entries: dict[int, Any] = {}
+
+
+class _Watched:
+    """A parameter; also the hook that torch calls when its gradient has changed."""
+
+    __slots__ = ("fired", "gradients", "owners", "untouched")
+
+    def __init__(self, gradients: ParameterGradients, untouched: bool) -> None:
+        self.gradients = gradients
+        self.owners: list[tuple[_Owner, str]] = []
+        self.fired = 0
+        self.untouched = untouched
+        """The parameter carried no hooks before."""
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self.gradients.arrived(self, parameter)
 
 
 class ParameterGradients:
@@ -25,12 +54,10 @@ class ParameterGradients:
         self._observers = observers
         self.window_open = True
         """False between stop and step: then only backward passes of what was recorded count."""
-        self._owners: dict[int, list[tuple[str, str]]] = {}
-        self._touched: list[tuple[torch.Tensor, bool]] = []
-        """Parameters that carry the hook, and whether they carried none before."""
-        self._fired: dict[int, int] = {}
-        self._expected: dict[str, int] = {}
-        self._entries: dict[str, Any] = {}
+        self._owners: dict[str, _Owner] = {}
+        self._watched: dict[int, tuple[torch.Tensor, _Watched]] = {}
+        self._open: dict[int, list[tuple[_Owner, int]]] = {}
+        """Number of a backward pass -> the entries it began."""
 
     def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None]) -> None:
         """Record the gradients of a module's own parameters from now on.
@@ -39,66 +66,98 @@ class ParameterGradients:
             prefix: `Module.{path}.{Class}`.
             parameters: the module's `_parameters`.
         """
-        if prefix in self._expected:
+        if prefix in self._owners:
             return
-        count = 0
+        owner = self._owners[prefix] = _Owner(prefix)
         for name, parameter in parameters.items():
             if parameter is None or not parameter.requires_grad or not parameter.is_leaf:
                 continue
-            count += 1
-            owners = self._owners.setdefault(id(parameter), [])
-            owners.append((prefix, name))
-            if len(owners) == 1:
-                self._touched.append((parameter, parameter._post_accumulate_grad_hooks is None))
-                torch_internals.put_gradient_hook(parameter, _KEY, self._arrived)
-        self._expected[prefix] = count
+            owner.expected += 1
+            known = self._watched.get(id(parameter))
+            if known is None:
+                hook = _Watched(self, parameter._post_accumulate_grad_hooks is None)
+                known = self._watched[id(parameter)] = parameter, hook
+                torch_internals.put_gradient_hook(parameter, _KEY, hook)
+            known[1].owners.append((owner, name))
 
-    def _arrived(self, parameter: torch.Tensor) -> None:
+    def arrived(self, watched: _Watched, parameter: torch.Tensor) -> None:
+        """Autograd has added to a parameter's gradient."""
         observers = self._observers
         try:
-            if observers.closed or not (self.window_open or observers.task == torch_internals.graph_task()):
+            if observers.closed or not (self.window_open or observers.task == _graph_task()):
                 return
-            with torch_internals.NoTorchFunction():
-                key = id(parameter)
-                number = self._fired.get(key, 0)
-                self._fired[key] = number + 1
-                gradient = parameter.grad
-                for prefix, name in self._owners.get(key, ()):
-                    self._record(f"{prefix}.parameters_grad.{number}", prefix, name, gradient)
+            with _NoTorchFunction():
+                self._record(watched, parameter.grad)
         except Exception as error:
             let_through(error)
-            try:
-                observers.report("parameters_grad", f"gradient of a parameter could not be recorded: {error!r}")
-            except Exception as caught:
-                let_through(caught)  # the backward pass is the user's: nothing of ours may end it
+            self._failed(error)
 
-    def _record(self, entry_name: str, prefix: str, name: str, gradient: torch.Tensor | None) -> None:
+    def record(self, parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        """Record a further gradient of a parameter; nothing happens for one of a module that was not called. Never raises."""
+        try:
+            known = self._watched.get(id(parameter))
+            if known is not None and not self._observers.closed:
+                with _NoTorchFunction():
+                    self._record(known[1], gradient)
+        except Exception as error:
+            let_through(error)
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        try:
+            self._observers.report("parameters_grad", f"gradient of a parameter could not be recorded: {error!r}")
+        except Exception as caught:
+            let_through(caught)  # the backward pass is the user's: nothing of ours may end it
+
+    def _record(self, watched: _Watched, gradient: torch.Tensor | None) -> None:
+        sink = self._observers.sink
+        number = watched.fired
+        watched.fired = number + 1
+        for owner, name in watched.owners:
+            entry = owner.entries.get(number)
+            if entry is None:
+                entry = self._begin(owner, number)
+                if entry is None:
+                    continue
+            side = Side(entry.name, "", sink.saves(entry.name))
+            data = entry.data
+            data[name] = [None if gradient is None else self._observers.encoder.value(gradient, (name,), side)]
+            sink.count(1)
+            if len(data) == owner.expected:
+                self._finish(owner, number)
+
+    def _begin(self, owner: _Owner, number: int) -> Any:
+        """Put an entry into the dump; None where it is not wanted."""
         observers = self._observers
-        entry = self._entries.get(entry_name)
-        if entry is None:
-            if not observers.sink.wants(entry_name):
-                return
-            entry = self._entries[entry_name] = observers.sink.add(entry_name, None, {}, 0, False)
-            observers.at_end(torch_internals.graph_task(), lambda task: self._finish(entry_name))
-        side = Side(entry_name, "", observers.sink.saves(entry_name))
-        record = None if gradient is None else observers.encoder.value(gradient, (name,), side)
-        entry.data[name] = [record]
-        observers.sink.count(1)
-        if len(entry.data) == self._expected[prefix]:
-            self._finish(entry_name)
+        name = f"{owner.prefix}.parameters_grad.{number}"
+        if not observers.sink.wants(name):
+            return None
+        entry = owner.entries[number] = observers.sink.add(name, None, {}, 0, False)
+        task = _graph_task()
+        begun = self._open.get(task)
+        if begun is None:
+            begun = self._open[task] = []
+            observers.at_end(task, self._end)
+        begun.append((owner, number))
+        return entry
 
-    def _finish(self, entry_name: str) -> None:
-        entry = self._entries.pop(entry_name, None)
+    def _end(self, task: int) -> None:
+        for owner, number in self._open.pop(task, ()):
+            self._finish(owner, number)
+
+    def _finish(self, owner: _Owner, number: int) -> None:
+        entry = owner.entries.pop(number, None)
         if entry is not None:
             self._observers.sink.finish(entry)
 
     def close(self) -> None:
         """Take all hooks off and leave the parameters as they were."""
-        for entry_name in list(self._entries):
-            self._finish(entry_name)
-        while self._touched:
-            self._release(*self._touched[-1])
-            self._touched.pop()
+        for task in list(self._open):
+            self._end(task)
+        while self._watched:
+            identity, (parameter, watched) = next(reversed(self._watched.items()))
+            self._release(parameter, watched.untouched)
+            self._watched.pop(identity, None)
         self._owners.clear()
 
     def _release(self, parameter: torch.Tensor, untouched: bool) -> None:
