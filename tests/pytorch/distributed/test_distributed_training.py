@@ -103,7 +103,9 @@ def test_reduced_is_the_mean(two: Trained) -> None:
 def test_collectives_of_fully_shard(two: Trained) -> None:
     """Three groups of parameters: gathered before the forward pass, and the two inner ones again before the backward pass."""
     names = step_of(two[0] / "fsdp", 0, 0).names
-    counts = {kind: sum(name.startswith(f"Distributed.{kind}.") for name in names) for kind in ("all_gather_into_tensor", "reduce_scatter_tensor")}
+    counts = {
+        kind: sum(name.startswith(f"Distributed.{kind}.") for name in names) for kind in ("all_gather_into_tensor", "reduce_scatter_tensor")
+    }
     assert counts == {"all_gather_into_tensor": 5, "reduce_scatter_tensor": 3}
 
 

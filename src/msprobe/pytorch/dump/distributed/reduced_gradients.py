@@ -139,7 +139,9 @@ class _Reduced:
     def close(self) -> None:
         """The step ends."""
         if self._arrived and c10d.last_forward_reduces(self._module):
-            self._report("parameters_grad", "the backward pass had not reduced all gradients when the step ended: they are recorded unreduced")
+            self._report(
+                "parameters_grad", "the backward pass had not reduced all gradients when the step ended: they are recorded unreduced"
+            )
         self._arrived = False
 
 
