@@ -162,6 +162,7 @@ def training(rank: int, kind: str, start: Callable[[Any], None], stop: Callable[
         optimizer.step()
         stop()
         end()
+        found.append([p._post_accumulate_grad_hooks is None for p in model.parameters()])
     return found + [digest(bits(plain(t))) for t in [*model.parameters(), *model.buffers()]] + [digest(randomness())]
 
 
