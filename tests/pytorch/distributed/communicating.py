@@ -126,7 +126,9 @@ def further(rank: int, found: Finding) -> None:
     found("after an error", dist.all_reduce(t), t)
     alone = dist.new_group([0])
     found("not in the group", dist.all_reduce(t, group=alone), t)
-    found("identity", pickle.loads(pickle.dumps(dist.all_reduce)) is bound_before, dist.all_reduce is bound_before, dist.all_reduce.__name__)
+    found(
+        "identity", pickle.loads(pickle.dumps(dist.all_reduce)) is bound_before, dist.all_reduce is bound_before, dist.all_reduce.__name__
+    )
     lost = torch.full((2,), float(rank))
     dist.all_reduce(lost, async_op=True)  # nobody keeps the handle
     dist.barrier()

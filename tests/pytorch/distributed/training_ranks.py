@@ -162,6 +162,7 @@ def training(rank: int, kind: str, start: Callable[[Any], None], stop: Callable[
         optimizer.step()
         stop()
         end()
+        found.append([p._post_accumulate_grad_hooks is None for p in model.parameters()])
     return found + [digest(bits(plain(t))) for t in [*model.parameters(), *model.buffers()]] + [digest(randomness())]
 
 
@@ -169,7 +170,7 @@ def body(rank: int, world: int, directory: Path) -> dict[str, Any]:
     outcome: dict[str, Any] = {}
     (directory / f"config{rank}").mkdir()
     for kind in KINDS if world == 2 else OF_FOUR:
-        nothing = lambda *_: None  # noqa: E731
+        nothing = lambda *_: None
         outcome[f"{kind} without"] = training(rank, kind, nothing, nothing, nothing)
         debugger = configured(
             directory / f"config{rank}", level="mix", task="statistics", dump_path=str(directory / kind), risk_level="ALL"

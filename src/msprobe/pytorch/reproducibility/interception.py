@@ -56,7 +56,7 @@ class StandIn:
 
     def __init__(self, function: RandomFunction, original: Any) -> None:
         self.function = function
-        self.original = original
+        self.original = self.msprobe_original = original
         self.rewrite: Rewrite | None = None
         """Gives other arguments to call the function with."""
         self.own = True
@@ -184,13 +184,10 @@ def _rename(changes: dict[int, tuple[Any, Any]]) -> None:
     """In all modules, let names for one object (`from random import shuffle`) be names for another: id -> (object, other)."""
     if not changes:
         return
-    ours = vars(sys.modules[__name__])
-    for module in list(sys.modules.values()):
-        if not isinstance(module, ModuleType):
+    for key, module in list(sys.modules.items()):
+        if not isinstance(module, ModuleType) or key.startswith("torch._C"):  # there torch itself looks up what it tells modes and fx
             continue
         namespace = vars(module)
-        if namespace is ours:
-            continue
         for name, value in list(namespace.items()):
             change = changes.get(id(value))
             if change is not None and change[0] is value:

@@ -13,7 +13,10 @@ from torch.jit import _builtins
 _BACKENDS = ("CPU", "CUDA", "XPU", "MPS", "XLA", "HPU", "IPU", "MTIA", "PrivateUse1", "Meta")
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _NESTED = ("NestedTensorCPU", "NestedTensorCUDA", "NestedTensorPrivateUse1", "AutogradNestedTensor")
-_KEYS = (*_COMPOSITE, *_BACKENDS, *_NESTED, "Autograd", *(f"Autograd{name}" for name in _BACKENDS if name != "Meta"))
+_FUNCTORCH = ("FuncTorchBatched", "FuncTorchVmapMode", "FuncTorchDynamicLayerFrontMode")
+_AUTOGRAD = ("Autograd", *(f"Autograd{name}" for name in _BACKENDS))
+_KEYS = (*_COMPOSITE, *_BACKENDS, *_NESTED, *_FUNCTORCH, *_AUTOGRAD)
+"""The dispatch keys under which a kernel of an operator may stand."""
 
 
 class Kernels:
@@ -27,12 +30,19 @@ class Kernels:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch remarks that a kernel is replaced, which is what is wanted
             for key in _KEYS:
-                if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", key):
+                if _has_kernel(f"aten::{operator}", key):
                     self._library.impl(operator, kernel, key)
 
     def remove(self) -> None:
         """torch's own kernels run again."""
         self._library._destroy()
+
+
+def _has_kernel(operator: str, key: str) -> bool:
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # this version of torch does not know the key
+        return False
 
 
 def forget_compiled_code() -> None:

@@ -164,9 +164,10 @@ class ApiTable:
             prefix = next((p for p in prefixes if rule.startswith(f"{p}.")), None)
             if prefix is None:
                 first = rule.partition(".")[0]
-                close = nearest(first, tuple(PREFIXES.values()))
-                if close is not None:
-                    logger.warning(f'{IGNORE} in {self.files.source}: no API has the prefix "{first}"; did you mean "{close}"?')
+                meant = PREFIXES.get(first) or next((p for p in prefixes if p.lower() == first.lower()), None)
+                if meant is not None:
+                    of = f'the functions of "{meant}" are not meant; did you mean "{meant}"?'
+                    logger.warning(f'{IGNORE} in {self.files.source}: "{first}" is a prefix of your own at most, {of}')
             elif prefix in ("Functional", "Tensor", "Torch", "VF", "Distributed"):
                 close = nearest(rule, tuple(name for name in known if name.startswith(f"{prefix}.")))
                 hint = f'; did you mean "{close}"?' if close else ""

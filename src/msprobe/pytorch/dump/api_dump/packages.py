@@ -16,8 +16,9 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+from msprobe.pytorch.dump.api_dump.exchanged import Handler
 from msprobe.pytorch.dump.api_dump.operation_files import PREFIXES
-from msprobe.pytorch.dump.api_dump.watching import Handler, Watch, recording
+from msprobe.pytorch.dump.api_dump.watching import Watch, recording
 from msprobe.pytorch.dump.distributed import c10d
 from msprobe.pytorch.dump.recorder import Recorder
 

@@ -18,10 +18,9 @@ from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
-from msprobe.pytorch.dump.distributed.functions import WatchedFunction
+from msprobe.pytorch.dump.api_dump.exchanged import Exchanged, Handler, exchanged
 from msprobe.pytorch.dump.recorder import Recorder
 
-Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _is_compiling = torch_internals.is_compiling
 
 
@@ -43,15 +42,15 @@ class Watch:
         self._owner, self._attribute = owner, attribute
         self._raw, self._is_own = raw_attribute(owner, attribute)
         self._handler = handler
-        self._function: WatchedFunction | None = None
+        self._exchanged: tuple[Exchanged, Handler] | None = None
         self._wrapper: Any = None
 
     def on(self) -> None:
         """Watch from now on."""
         function = python_function(self._raw)
         if function is not None:
-            self._function = WatchedFunction(function)
-            self._function.on(self._handler(self._function.original))
+            entry = exchanged(function)
+            self._exchanged = entry, entry.add(self._handler)
             return
         original = self._raw.__func__ if isinstance(self._raw, staticmethod | classmethod) else self._raw
         wrapper = _wrapper(original, self._handler(original))
@@ -64,9 +63,9 @@ class Watch:
 
     def off(self) -> None:
         """Undo `on`, unless somebody else has changed it since."""
-        function, self._function = self._function, None
-        if function is not None:
-            function.off()
+        pair, self._exchanged = self._exchanged, None
+        if pair is not None:
+            pair[0].remove(pair[1])
         wrapper, self._wrapper = self._wrapper, None
         if wrapper is None or raw_attribute(self._owner, self._attribute)[0] is not wrapper:
             return

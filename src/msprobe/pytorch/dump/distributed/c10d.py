@@ -22,8 +22,8 @@ def work_class() -> type:
 
 
 def future_class() -> type:
-    """What `Work.get_future` gives."""
-    return torch._C.Future
+    """What `Work.get_future` gives: the class below the public one."""
+    return torch.futures.Future.__bases__[0]
 
 
 def is_work(value: Any) -> bool:
@@ -45,7 +45,7 @@ def is_coalesced(result: Any) -> bool:
 
 def set_grad_enabled(enabled: bool) -> None:
     """Grad mode of this thread; call it where function modes are off, they would see it."""
-    torch._C._set_grad_enabled(enabled)
+    torch.set_grad_enabled(enabled)
 
 
 def data_parallel_modules(modules: list[torch.nn.Module]) -> list[Any]:

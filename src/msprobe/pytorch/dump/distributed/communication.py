@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
@@ -66,9 +67,13 @@ class CommunicationWindow:
         if not isinstance(function, FunctionType):
             logger.warning(f"torch.distributed.{api.name} has been replaced by a {type(function).__name__}: its calls are not recorded")
             return
-        watched = WatchedFunction(function)
-        self._watched.append(watched)
-        watched.on(partial(self._call, api, watched.original))
+        try:
+            watched = WatchedFunction(function)
+            self._watched.append(watched)
+            watched.on(partial(self._call, api, watched.original))
+        except Exception as error:
+            let_through(error)
+            logger.warning(f"the calls of torch.distributed.{api.name} cannot be watched and are not recorded: {error!r}")
 
     def off(self) -> None:
         """Undo `on`. Calls that nobody has waited for end without an output."""

@@ -7,6 +7,7 @@ function object stays what and where it is; only the code that it runs is exchan
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -52,13 +53,20 @@ class WatchedFunction:
 
 
 def _calling(handler: Handler, name: str, free: tuple[str, ...]) -> CodeType:
-    """Code that hands its arguments to `handler`. It must name the variables that the function's closure holds, or Python refuses it."""
+    """Code that hands its arguments to `handler`."""
+    code = _template(name, free)
+    return code.replace(co_consts=tuple(handler if constant == _MARK else constant for constant in code.co_consts))
+
+
+@cache
+def _template(name: str, free: tuple[str, ...]) -> CodeType:
+    """It must name the variables that the function's closure holds, or Python refuses it."""
     text = _TEMPLATE.format(names=", ".join(free), name=name if name.isidentifier() else "replaced", mark=_MARK)
     outer = compile(text, __file__, "exec")
     code = _inner(_inner(outer))
     if code.co_freevars != free:
         raise ValueError(f"the closure of {name} cannot be rebuilt: {code.co_freevars} for {free}")
-    return code.replace(co_consts=tuple(handler if constant == _MARK else constant for constant in code.co_consts))
+    return code
 
 
 def _inner(code: CodeType) -> CodeType:

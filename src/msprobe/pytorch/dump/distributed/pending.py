@@ -1,8 +1,8 @@
 """Communications that still run: their outputs are read when the user has waited for them.
 
-For the window, the methods of `torch.distributed.Work` by which a user learns that a communication is done tell us too, after they have done
-what they do: `wait`, `synchronize`, `is_completed`, and what happens to a future that was asked for. The handle stays the object that
-torch made; nothing keeps it alive, and nothing waits that would not have waited.
+For the window, the methods of `torch.distributed.Work` by which a user learns that a communication is done tell us too, after they have
+done what they do: `wait`, `synchronize`, `is_completed`, and what happens to a future that was asked for. The handle stays the object
+that torch made; nothing keeps it alive, and nothing waits that would not have waited.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class PendingCalls:
     # --- what the calls say ---------------------------------------------------------------------------------------------------------
     def add(self, works: list[Any], deferred: Deferred) -> None:
         """Complete `deferred` when all of `works` are done."""
+        self.sweep()  # one of them may have got the id of a handle that has died
         waiting = _Waiting(deferred)
         gone = self._gone
         for work in works:
@@ -46,7 +47,7 @@ class PendingCalls:
             self._by_work.setdefault(key, []).append(waiting)
 
     def sweep(self) -> None:
-        """Give up the calls whose handle has died. Call it at the next occasion after a death, before a new handle gets the same id."""
+        """Give up the calls whose handle has died."""
         while self._gone:
             for waiting in self._by_work.pop(self._gone.popleft(), ()):
                 if not waiting.has_future:

@@ -7,7 +7,7 @@ gradient the optimizer sees: the reduced one follows as the entry with the next 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.distributed import c10d
+from msprobe.pytorch.process import current_rank
 
 _KEY = "msprobe-reduced"
 _PYTHON_NODE_CODE = torch_internals.PythonNode.apply.__code__  # type: ignore[attr-defined]
@@ -35,24 +36,32 @@ class ReducedGradients:
     """Observers on the parameters of data-parallel modules, for one step.
 
     Args:
-        modules: all modules of the model.
+        modules: all modules of the model; not asked for where there is no process group.
         gradients: takes the reduced gradients.
         report: `report(entry, reason)` for what could not be recorded.
     """
 
-    def __init__(self, modules: list[torch.nn.Module], gradients: Gradients, report: Callable[[str, str], None]) -> None:
+    def __init__(self, modules: Iterable[torch.nn.Module], gradients: Gradients, report: Callable[[str, str], None]) -> None:
         self._gradients = gradients
         self._report = report
         self._hooked: list[tuple[torch.Tensor, bool]] = []
-        self._modules = [_Reduced(module, gradients, report) for module in c10d.data_parallel_modules(modules)]
-        for one in self._modules:
-            for parameter in one.parameters:
-                self._hook(parameter, one.arrived)
+        self._modules: list[_Reduced] = []
+        if current_rank() is None:
+            return
+        try:
+            self._observe(list(modules))
+        except Exception as error:
+            let_through(error)
+            report("parameters_grad", f"reduced gradients are not recorded: {error!r}")
+
+    def _observe(self, modules: list[torch.nn.Module]) -> None:
+        for module in c10d.data_parallel_modules(modules):
+            reduced = _Reduced(module, self._gradients, self._report)
+            self._modules.append(reduced)
+            for parameter in reduced.parameters:
+                self._hook(parameter, reduced.arrived)
         for shard in c10d.sharded_parameters(modules):
             self._hook(shard.sharded_param, self._when_sharded(shard))
-
-    def __bool__(self) -> bool:
-        return bool(self._hooked)
 
     def _hook(self, parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> None:
         self._hooked.append((parameter, parameter._post_accumulate_grad_hooks is None))
@@ -139,7 +148,9 @@ class _Reduced:
     def close(self) -> None:
         """The step ends."""
         if self._arrived and c10d.last_forward_reduces(self._module):
-            self._report("parameters_grad", "the backward pass had not reduced all gradients when the step ended: they are recorded unreduced")
+            self._report(
+                "parameters_grad", "the backward pass had not reduced all gradients when the step ended: they are recorded unreduced"
+            )
         self._arrived = False
 
 

@@ -12,19 +12,38 @@ from torch.nn.modules import module as torch_module
 from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
-from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks
+from msprobe.pytorch.dump.module_dump.hooks import After, Before, ModuleHooks, _bound_after, _bound_before, _Hook
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
+
+_KEY = "msprobe module_dump"
 
 
 class SingleModule(ModuleHooks):
     """Watches one module by torch's global hooks: it carries none itself, so copies, pickles and inference fast paths are as ever."""
 
+    def __init__(self, before: Before, after: After, skip: Callable[[str, str], None]) -> None:
+        super().__init__(before, after, skip)
+        self._hooked: torch.nn.Module | None = None
+
     def register_one(self, name: str, module: torch.nn.Module) -> None:
         """Watch this module, and none inside it."""
+        inner = torch_internals.unwrap_compiled(module)
+        if inner is not module:  # torch warns when compiled modules meet global hooks
+            self._hooked = inner
+            before, after = _bound_before(self._before, name, inner), _bound_after(self._after, name, inner)
+            torch_internals.put_module_hooks(inner, _KEY, _Hook(before), _Hook(after))
+            return
         self._by_id[id(module)] = (name, module)
         self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
         self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
+
+    def remove(self) -> None:
+        """Take everything off."""
+        super().remove()
+        if self._hooked is not None:
+            torch_internals.take_module_hooks(self._hooked, _KEY)
+            self._hooked = None
 
 
 class Region:
@@ -37,8 +56,8 @@ class Region:
     """
 
     def __init__(self, recorder: Recorder, module: torch.nn.Module, name: str) -> None:
-        self._recorder, self._module = recorder, torch_internals.unwrap_compiled(module)
-        self._prefix = f"Module.{name}.{type(self._module).__name__}"
+        self._recorder, self._module = recorder, module
+        self._prefix = f"Module.{name}.{type(torch_internals.unwrap_compiled(module)).__name__}"
         self._hooks = SingleModule(recorder.module_before, recorder.module_after, recorder.skipped_module)
 
     def begin(self) -> None:

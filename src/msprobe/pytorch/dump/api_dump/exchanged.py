@@ -1,0 +1,112 @@
+"""A Python function that is watched without being replaced: the object stays, the code that it runs is exchanged and put back.
+
+Whatever names it was bound to, it is watched; `f is g`, its signature and its pickle are as before. The code that is put in holds nothing
+but numbers and names, so that torch.compile and torch.export can trace through it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+_TEMPLATE = """
+def outer({names}):
+    def {name}(*args, **kwargs):
+        if 0:
+            ({names})
+        from {module} import entries
+        return entries[{number}].call(args, kwargs)
+    return {name}
+"""
+
+
+class Exchanged:
+    """One function, and who watches it. It lives on when nobody does: a call may still be on its way.
+
+    Attributes:
+        original: another function, which does what the function does when nobody watches.
+    """
+
+    def __init__(self, function: FunctionType, number: int) -> None:
+        self.function = function
+        self._number = number
+        self._handlers: list[Handler] = []
+        self._code = function.__code__
+        self._ours = _calling(number, self._code)
+        self.original = _copy(function)
+
+    def add(self, handler: Callable[[Any], Handler]) -> Handler:
+        """From now on a call of the function is `handler(original)(args, kwargs)`; gives that, for `remove`."""
+        function = self.function
+        if not self._handlers:
+            if function.__code__ is not self._code and function.__code__ is not self._ours:
+                self._code = function.__code__
+                self._ours = _calling(self._number, self._code)
+            if function.__code__ is self._code:
+                self.original = _copy(function)
+        made = handler(self.original)
+        self._handlers.append(made)
+        if function.__code__ is self._code:
+            function.__code__ = self._ours
+            _forget_parameters(function)
+        return made
+
+    def remove(self, handler: Handler) -> None:
+        """Undo `add`. The last to go puts the function's own code back, unless somebody else has exchanged it since."""
+        self._handlers = [one for one in self._handlers if one is not handler]
+        if not self._handlers and self.function.__code__ is self._ours:
+            self.function.__code__ = self._code
+            _forget_parameters(self.function)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of the function."""
+        handlers = self._handlers
+        return handlers[-1](args, kwargs) if handlers else self.original(*args, **kwargs)
+
+
+entries: list[Exchanged] = []
+"""By the number that stands in the exchanged code."""
+_by_id: dict[int, Exchanged] = {}
+
+
+def exchanged(function: FunctionType) -> Exchanged:
+    """The one entry of this function."""
+    entry = _by_id.get(id(function))
+    if entry is None:
+        entry = Exchanged(function, len(entries))
+        entries.append(entry)
+        _by_id[id(function)] = entry
+    return entry
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = function.__qualname__
+    return copy
+
+
+def _forget_parameters(function: FunctionType) -> None:
+    """torch.compile keeps what it has read about a function's parameters; they are others now."""
+    known = getattr(sys.modules.get("torch._dynamo.variables.functions"), "_spec_cache", None)
+    if known is not None:
+        known.pop(function, None)
+
+
+def _calling(number: int, code: CodeType) -> CodeType:
+    """Code that hands its arguments to the entry. It names the variables that the function's closure holds, or Python refuses it."""
+    name = code.co_name if code.co_name.isidentifier() else "replaced"
+    text = _TEMPLATE.format(names=", ".join(code.co_freevars), name=name, module=__name__, number=number)
+    made = _inner(_inner(compile(text, __file__, "exec")))
+    if made.co_freevars != code.co_freevars:
+        raise ValueError(f"the closure of {code.co_name} cannot be rebuilt: {made.co_freevars} for {code.co_freevars}")
+    return made
+
+
+def _inner(code: CodeType) -> CodeType:
+    (found,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
