@@ -91,32 +91,31 @@ class OneNodeCall(Call):
 
     def __call__(self, grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
-            if self.is_late():
+            observers = self.observers
+            if observers.closed and self.is_late():
                 return
             began = perf_counter()
             self.passes += 1
-            observers = self.observers
             observers.task = _graph_task()
-            sink = observers.sink
-            name = self.entry_name()
-            if sink.wants(name, self.parent):
+            name = self.name if self.passes == 1 else self.entry_name()
+            if observers.takes_all or observers.sink.wants(name, self.parent):
                 with _NoTorchFunction():
-                    encode = observers.encoder.value
-                    side = Side(name, "input", sink.saves(name))
+                    encode = observers.encoder.gradient
+                    side = Side(name, "input", observers.saving and observers.sink.saves(name))
                     received: list[Any] = [None] * self.outputs
                     for slot, number in self.numbers:
                         gradient = grad_outputs[number]
                         if gradient is not None:
-                            received[slot] = encode(gradient, (str(slot),), side)
+                            received[slot] = encode(gradient, slot, side)
                     side.role = "output"
                     passed_on: list[Any] = [None] * self.inputs
                     for places, slots in self.positions:
                         gradient = grad_inputs[places[0]] if len(places) == 1 else total([grad_inputs[p] for p in places])
                         if gradient is not None:
                             for slot in slots:
-                                passed_on[slot] = encode(gradient, (str(slot),), side)
+                                passed_on[slot] = encode(gradient, slot, side)
                     self.write(name, received, passed_on, side.tensors)
-            sink.spend(perf_counter() - began)
+            observers.spent += perf_counter() - began
         except Exception as error:
             let_through(error)
             self.failed(error)

@@ -105,6 +105,15 @@ class Encoder:
             self._report(side.entry, f"{side.role} {'.'.join(path)}: {kind.__name__} could not be recorded: {type(error).__name__}")
             return None
 
+    def gradient(self, gradient: Any, slot: int | str, side: Side) -> Record:
+        """The record of one gradient: of a call's input or output, or of a parameter."""
+        if type(gradient) is _Tensor and not side.save:
+            record = _describe(gradient, _TABLE)
+            if record is not None:
+                side.tensors += 1
+                return record
+        return self.value(gradient, (str(slot),), side)
+
     def tensor(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         """The record of a tensor of torch's own two classes."""
         record = _describe(tensor, _TABLE)

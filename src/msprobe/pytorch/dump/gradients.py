@@ -34,9 +34,6 @@ class Sink(Protocol):
     def count(self, tensors: int) -> None:
         """Add to the number of recorded tensors."""
 
-    def spend(self, seconds: float) -> None:
-        """Add to the time that recording took."""
-
     def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
         """Put an entry into the dump; gives its handle, for `finish`."""
 
@@ -53,6 +50,8 @@ class GradientObservers:
         report: `report(entry, reason)` for what could not be recorded.
         late: called once for each call whose backward pass came after the step had ended.
         keep_input, keep_output: which sides of a backward entry are kept.
+        takes_all: the sink wants every entry; it need not be asked.
+        saving: the sink may want files for some; else it need not be asked.
     """
 
     def __init__(
@@ -63,19 +62,24 @@ class GradientObservers:
         late: Callable[[], None],
         keep_input: bool = True,
         keep_output: bool = True,
+        takes_all: bool = False,
+        saving: bool = True,
     ) -> None:
         self.encoder = encoder
         self.sink = sink
         self.report = report
         self.late = late
         self.keep_input, self.keep_output = keep_input, keep_output
+        self.takes_all, self.saving = takes_all, saving
+        self.spent = 0.0
+        """Seconds that recording took in backward passes."""
         self.closed = False
         self.task = -1
         """The latest backward pass in which a recorded call's gradient came."""
         self._handles: list[tuple[Call | None, Any]] = []
         self.kept_nodes: list[Any] = []
         """Nodes of leaves that carry an observer: nobody else keeps them until the backward pass."""
-        self._makers: dict[int, list[str]] = {}
+        self._makers: dict[int, tuple[str, ...]] = {}
         """id of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
@@ -97,9 +101,11 @@ class GradientObservers:
             floor: the thread's sequence number before the call.
         """
         outputs = edges_of(tensors, lambda reason: self.report(name, reason))
+        makers = self._makers
         for edge in outputs:
             if edge is not None:
-                self._makers.setdefault(id(edge[0]), []).append(name)
+                key = id(edge[0])
+                makers[key] = (*makers[key], name) if key in makers else (name,)
         found = trace(outputs, inputs, floor)
         if len(found) == 3:
             node, numbers, positions = found

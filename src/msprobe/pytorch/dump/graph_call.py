@@ -92,9 +92,10 @@ class GraphCall(Call):
 
     def begin(self) -> bool:
         """Called by each observer first; False when nothing is to be recorded."""
-        if self.is_late():
+        observers = self.observers
+        if observers.closed and self.is_late():
             return False
-        task = self.observers.task = _graph_task()
+        task = observers.task = _graph_task()
         if task != self.task or self.left == 0:
             if self.left:
                 self.finish(self.task)
@@ -106,9 +107,10 @@ class GraphCall(Call):
             self.tensors = 0
             self.received = [None] * self.outputs
             self.passed_on = [None] * self.inputs
-            self._sums.clear()
+            if self._sums:
+                self._sums.clear()
             if self.nodes > 1:
-                self.observers.at_end(task, self.finish)
+                observers.at_end(task, self.finish)
         return True
 
     def record(self, gradient: Any, role: str, slots: list[int]) -> None:
@@ -116,11 +118,11 @@ class GraphCall(Call):
         if gradient is None:
             return
         observers = self.observers
-        name = self.entry_name()
-        side = Side(name, role, observers.sink.saves(name))
+        name = self.name if self.passes == 1 else self.entry_name()
+        side = Side(name, role, observers.saving and observers.sink.saves(name))
         into = self.received if role == "input" else self.passed_on
         for slot in slots:
-            into[slot] = observers.encoder.value(gradient, (str(slot),), side)
+            into[slot] = observers.encoder.gradient(gradient, slot, side)
         self.tensors += side.tensors
 
     def contribute(self, edge: int, gradient: Any) -> None:
@@ -181,7 +183,8 @@ class GraphCall(Call):
         if self.entry is None:
             self.place()
         self.received, self.passed_on = [], []
-        self._sums.clear()
+        if self._sums:
+            self._sums.clear()
         if self.entry is not False:
             self.observers.sink.count(self.tensors)
             self.observers.sink.finish(self.entry)
@@ -189,7 +192,7 @@ class GraphCall(Call):
     def place(self) -> None:
         """Put the entry into the dump."""
         name = self.entry_name()
-        wanted = self.observers.sink.wants(name, self.parent)
+        wanted = self.observers.takes_all or self.observers.sink.wants(name, self.parent)
         self.entry = self.write(name, self.received, self.passed_on, 0, False) if wanted else False
 
 
@@ -215,7 +218,7 @@ class _OutputNode:
                             gradient = call.from_outside(inner, gradient)
                         call.record(gradient, "input", [slot])
                     call.fired()
-            call.observers.sink.spend(perf_counter() - began)
+            call.observers.spent += perf_counter() - began
         except Exception as error:
             let_through(error)
             call.failed(error)
@@ -239,7 +242,7 @@ class _InputNode:
                         call.contribute(edge, grad_inputs[position])
                     call.inputs_left -= 1
                     call.fired()
-            call.observers.sink.spend(perf_counter() - began)
+            call.observers.spent += perf_counter() - began
         except Exception as error:
             let_through(error)
             call.failed(error)

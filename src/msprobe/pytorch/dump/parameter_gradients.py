@@ -110,7 +110,8 @@ class ParameterGradients:
             let_through(caught)  # the backward pass is the user's: nothing of ours may end it
 
     def _record(self, watched: _Watched, gradient: torch.Tensor | None) -> None:
-        sink = self._observers.sink
+        observers = self._observers
+        sink = observers.sink
         number = watched.fired
         watched.fired = number + 1
         for owner, name in watched.owners:
@@ -119,9 +120,9 @@ class ParameterGradients:
                 entry = self._begin(owner, number)
                 if entry is None:
                     continue
-            side = Side(entry.name, "", sink.saves(entry.name))
+            side = Side(entry.name, "", observers.saving and sink.saves(entry.name))
             data = entry.data
-            data[name] = [None if gradient is None else self._observers.encoder.value(gradient, (name,), side)]
+            data[name] = [None if gradient is None else observers.encoder.gradient(gradient, name, side)]
             sink.count(1)
             if len(data) == owner.expected:
                 self._finish(owner, number)
@@ -130,7 +131,7 @@ class ParameterGradients:
         """Put an entry into the dump; None where it is not wanted."""
         observers = self._observers
         name = f"{owner.prefix}.parameters_grad.{number}"
-        if not observers.sink.wants(name):
+        if not (observers.takes_all or observers.sink.wants(name)):
             return None
         entry = owner.entries[number] = observers.sink.add(name, None, {}, 0, False)
         task = _graph_task()

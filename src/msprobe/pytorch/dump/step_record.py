@@ -84,7 +84,14 @@ class StepRecord:
         self.save_all = config.task == "tensor"
         sides = selection.sides
         self.observers = GradientObservers(
-            self.encoder, self, self.report, self._late, keep_input=sides.input, keep_output=sides.output
+            self.encoder,
+            self,
+            self.report,
+            self._late,
+            keep_input=sides.input,
+            keep_output=sides.output,
+            takes_all=selection.everything,
+            saving=pool is not None,
         )
         self.parameter_gradients = ParameterGradients(self.observers)
         self.keeps_construct = config.level != "L1"
@@ -105,10 +112,6 @@ class StepRecord:
     def count(self, tensors: int) -> None:
         """Add to the number of recorded tensors."""
         self.tally.tensors += tensors
-
-    def spend(self, seconds: float) -> None:
-        """Add to the time that recording took."""
-        self.tally.spent += seconds
 
     def add(self, name: str, parent: str | None, data: dict[str, Any], tensors: int, done: bool) -> Any:
         """Put a backward or gradient entry into the dump."""
@@ -168,7 +171,7 @@ class StepRecord:
             size += self._pool.bytes_written - bytes_before
         self.writer.meta.update(meta.counts(tally, self._told))
         report = self.writer.close()
-        tally.spent += time.perf_counter() - began
+        tally.spent += self.observers.spent + time.perf_counter() - began
         lost += sum(report.problems.values())
         size += report.bytes_written
         parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []
