@@ -14,6 +14,7 @@ from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.encoder import Side
+from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
@@ -37,6 +38,7 @@ class Recorder:
         self.mode: ApiMode | None = None
         self._optimizers = 0
         self.told_compiled = False
+        self.hook_plan = HookPlan()
 
     def _tell(self, step: StepRecord, entry: str, reason: str) -> None:
         """Report what was not recorded, whatever happens meanwhile."""

@@ -55,7 +55,7 @@ class Window:
         restore = torch_internals.force_eager()
         if restore is not None:
             self._undo.append(restore)
-        hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module)
+        hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module, recorder.hook_plan)
         self._hooks = hooks
         if model is not None:
             guard = ScriptGuard()

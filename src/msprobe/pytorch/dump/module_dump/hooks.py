@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
-from msprobe.pytorch.dump.module_dump.naming import named_modules
+from msprobe.pytorch.dump.module_dump.naming import named_modules, shape_of
 
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
@@ -23,15 +23,15 @@ _KEY = "msprobe"
 
 
 class _Hook:
-    """A hook that a copy or a pickle of the model does not take along: there it is a function of Python's own that does nothing."""
+    """A hook that a copy or a pickle of the model does not take along: there it is a function of Python's own that does nothing.
 
-    __slots__ = ("_call",)
+    A shallow copy of a module shares its hooks: only the module itself is recorded.
+    """
 
-    def __init__(self, call: Callable[..., None]) -> None:
-        self._call = call
+    __slots__ = ("_call", "_name", "_owner")
 
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
+    def __init__(self, call: Callable[..., None], name: str, owner: weakref.ref[torch.nn.Module]) -> None:
+        self._call, self._name, self._owner = call, name, owner
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return contextlib.nullcontext().__exit__
@@ -43,6 +43,58 @@ class _Hook:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
+class _Before(_Hook):
+    """Called when a module's forward begins."""
+
+    __slots__ = ()
+
+    def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if self._owner() is module and kwargs is not None:  # without them: removed by a stop() inside another hook of this very call
+            self._call(self._name, module, args, kwargs)
+
+
+class _After(_Hook):
+    """Called when a module's forward ends."""
+
+    __slots__ = ()
+
+    def __call__(self, module: torch.nn.Module, *rest: Any) -> None:
+        if self._owner() is module:
+            self._call(self._name, module, rest[-1])
+
+
+def hook_pair(name: str, module: torch.nn.Module, before: Before, after: After) -> tuple[_Before, _After]:
+    """The two hooks of a module that is recorded under `name`; they do not keep it alive."""
+    owner = weakref.ref(module)
+    return _Before(before, name, owner), _After(after, name, owner)
+
+
+class HookPlan:
+    """Names and hooks of a model's modules, kept from window to window: most models are the same in every step."""
+
+    def __init__(self) -> None:
+        self._shape: list[Any] = []
+        self._hooks: list[tuple[str, weakref.ref[torch.nn.Module], _Before, _After]] = []
+        self._callbacks: tuple[Before, After] | None = None
+
+    def of(self, model: object, before: Before, after: After) -> list[tuple[str, torch.nn.Module, _Before, _After]]:
+        """(name, module, hooks) of everything inside the model or models.
+
+        Args:
+            model: as `named_modules` takes it.
+            before, after: what the hooks call.
+        """
+        shape = shape_of(model)
+        if shape == self._shape and self._callbacks == (before, after):
+            known = [(name, owner(), first, last) for name, owner, first, last in self._hooks]
+            if all(module is not None for _, module, _, _ in known):
+                return known  # type: ignore[return-value]
+        made = [(name, module, *hook_pair(name, module, before, after)) for name, module in named_modules(model)]
+        self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
+        self._shape, self._callbacks = shape, (before, after)
+        return made
+
+
 class ModuleHooks:
     """The hooks of one window.
 
@@ -50,10 +102,11 @@ class ModuleHooks:
         before: `before(name, module, args, kwargs)` when a module's forward begins.
         after: `after(name, module, output)` when it ends, also by an exception.
         skip: called with the name of each module that takes no hooks, and the reason.
+        plan: of the windows before.
     """
 
-    def __init__(self, before: Before, after: After, skip: Callable[[str, str], None]) -> None:
-        self._before, self._after, self._skip = before, after, skip
+    def __init__(self, before: Before, after: After, skip: Callable[[str, str], None], plan: HookPlan | None = None) -> None:
+        self._before, self._after, self._skip, self._plan = before, after, skip, plan or HookPlan()
         self._handles: list[Any] = []
         self._by_id: dict[int, tuple[str, torch.nn.Module]] = {}
         self.count = 0
@@ -61,10 +114,10 @@ class ModuleHooks:
 
     def register(self, model: object) -> None:
         """Hook everything inside the model or models."""
-        named = list(named_modules(model))
-        self._modules = [module for _, module in named]
-        fast = _inside_fast_path(module for _, module in named)
-        for name, module in named:
+        named = self._plan.of(model, self._before, self._after)
+        self._modules = [module for _, module, _, _ in named]
+        fast = _inside_fast_path(self._modules)
+        for name, module, before, after in named:
             if isinstance(module, torch.jit.ScriptModule):
                 self._skip(name, "a scripted module takes no hooks")
                 continue
@@ -72,8 +125,7 @@ class ModuleHooks:
             if id(module) in fast:
                 self._by_id[id(module)] = (name, module)
                 continue
-            before, after = _bound_before(self._before, name, module), _bound_after(self._after, name, module)
-            torch_internals.put_module_hooks(module, _KEY, _Hook(before), _Hook(after))
+            torch_internals.put_module_hooks(module, _KEY, before, after)
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
             self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
@@ -118,7 +170,7 @@ class ScriptGuard:
             hidden = [(hooks, dict(hooks)) for hooks in (module._forward_pre_hooks, module._forward_hooks)]
             try:
                 for hooks, _ in hidden:
-                    for number in [number for number, hook in hooks.items() if type(hook) is _Hook]:
+                    for number in [number for number, hook in hooks.items() if isinstance(hook, _Hook)]:
                         del hooks[number]
                 return before(module)
             finally:
@@ -134,27 +186,6 @@ class ScriptGuard:
         place = torch_internals.script_hook_stubs()
         if place is not None and self._before is not None and getattr(*place) is self._wrapper:
             setattr(*place, self._before)
-
-
-def _bound_before(before: Before, name: str, owner: torch.nn.Module) -> Callable[..., None]:
-    """A shallow copy of a module shares its hooks: only the module itself is recorded."""
-    known = weakref.ref(owner)
-
-    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if known() is module and kwargs is not None:  # without them: removed by a stop() inside another hook of this very call
-            before(name, module, args, kwargs)
-
-    return call
-
-
-def _bound_after(after: After, name: str, owner: torch.nn.Module) -> Callable[..., None]:
-    known = weakref.ref(owner)
-
-    def call(module: torch.nn.Module, *rest: Any) -> None:
-        if known() is module:
-            after(name, module, rest[-1])
-
-    return call
 
 
 def _inside_fast_path(modules: Iterable[torch.nn.Module]) -> set[int]:

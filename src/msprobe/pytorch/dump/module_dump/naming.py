@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -30,6 +31,25 @@ def all_modules(model: object) -> Iterator[torch.nn.Module]:
     """Every module of the given model or models, themselves included."""
     for _, root in checked_models(model):
         yield from root.modules()
+
+
+def shape_of(model: object) -> list[Any]:
+    """Everything that the names of a model's modules follow from, in a form that can be compared; holds nothing alive."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = [root for _, root in checked_models(model)]
+    found.append(type(model))
+    while waiting:
+        module = waiting.pop()
+        found += (id(module), type(module).__name__)
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        for name, child in module._modules.items():
+            if child is not None:
+                found.append(name)
+                waiting.append(child)
+    return found
 
 
 def named_modules(model: object) -> Iterator[tuple[str, torch.nn.Module]]:

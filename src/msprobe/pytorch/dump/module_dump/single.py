@@ -12,7 +12,7 @@ from torch.nn.modules import module as torch_module
 from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
-from msprobe.pytorch.dump.module_dump.hooks import After, Before, ModuleHooks, _bound_after, _bound_before, _Hook
+from msprobe.pytorch.dump.module_dump.hooks import After, Before, ModuleHooks, hook_pair
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
 
@@ -31,8 +31,7 @@ class SingleModule(ModuleHooks):
         inner = torch_internals.unwrap_compiled(module)
         if inner is not module:  # torch warns when compiled modules meet global hooks
             self._hooked = inner
-            before, after = _bound_before(self._before, name, inner), _bound_after(self._after, name, inner)
-            torch_internals.put_module_hooks(inner, _KEY, _Hook(before), _Hook(after))
+            torch_internals.put_module_hooks(inner, _KEY, *hook_pair(name, inner, self._before, self._after))
             return
         self._by_id[id(module)] = (name, module)
         self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
