@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch.jit import _builtins
 
-_BACKENDS = ("CPU", "CUDA", "XPU", "MPS", "XLA", "HPU", "IPU", "MTIA", "PrivateUse1", "Meta")
+from msprobe.log import logger
+
+_BACKENDS = ("CPU", "CUDA", "XPU", "MPS", "XLA", "HPU", "IPU", "MTIA", "PrivateUse1")
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _NESTED = ("NestedTensorCPU", "NestedTensorCUDA", "NestedTensorPrivateUse1", "AutogradNestedTensor")
 _FUNCTORCH = ("FuncTorchBatched", "FuncTorchVmapMode", "FuncTorchDynamicLayerFrontMode")
@@ -31,7 +33,10 @@ class Kernels:
             warnings.simplefilter("ignore")  # torch remarks that a kernel is replaced, which is what is wanted
             for key in _KEYS:
                 if _has_kernel(f"aten::{operator}", key):
-                    self._library.impl(operator, kernel, key)
+                    try:
+                        self._library.impl(operator, kernel, key)
+                    except RuntimeError as error:  # somebody else's Python kernel stands there, and torch lets nobody replace that one
+                        logger.warning(f"seed_all(rm_dropout): {operator} on {key} stays as it is: {error}")
 
     def remove(self) -> None:
         """torch's own kernels run again."""
