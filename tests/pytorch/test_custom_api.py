@@ -425,6 +425,20 @@ def test_what_somebody_else_puts_there_meanwhile_stays(tmp_path: Path, module: A
     assert module.scale is mine
 
 
+def test_what_is_deleted_meanwhile_keeps_nothing_else_from_being_undone(tmp_path: Path, module: Any) -> None:
+    code = compute.__code__
+
+    def body(debugger: PrecisionDebugger) -> None:
+        debugger.register_custom_api(module, "compute")
+        debugger.register_custom_api(module, "scale")
+        debugger.register_custom_api(module, "size")
+        del module.scale
+        compute(X)
+
+    assert list(recorded(tmp_path, body).forward()) == ["module_a.compute.0.forward"]
+    assert compute.__code__ is code and module.size is len
+
+
 def test_levels_and_selection(tmp_path: Path, module: Any) -> None:
     model = nn.Sequential(nn.Linear(2, 2))
     for level, names in (("L0", []), ("mix", ["module_a.split.0.forward"])):

@@ -114,10 +114,10 @@ class WatchedApis:
         if self in _open:
             _open.remove(self)
         for key in reversed(list(self._added)):
-            self._added[key]()
+            _contained(self._added[key])
             self._added.pop(key, None)
         while self._undo:
-            self._undo[-1]()
+            _contained(self._undo[-1])
             self._undo.pop()
 
     def add(self, registration: Registration) -> None:
@@ -136,7 +136,7 @@ class WatchedApis:
         """Watch a registered function no more."""
         undo = self._added.pop((id(owner), attribute), None)
         if undo is not None:
-            undo()
+            _contained(undo)
 
     def _watch(self, owner: Any, attribute: str, api: Api) -> None:
         self._begin(owner, attribute, api, self._undo.append)
@@ -195,3 +195,12 @@ class WatchedApis:
         elif (module, name) not in table.told:
             table.told.add((module, name))
             logger.warning(f"{CUSTOM}: {module}.{name} is not recorded: {reason}")
+
+
+def _contained(undo: Callable[[], Any]) -> None:
+    """One that cannot be undone (its attribute is gone) does not keep the others."""
+    try:
+        undo()
+    except Exception as error:
+        let_through(error)
+        logger.debug(f"the watching of a function could not be undone: {error!r}")
