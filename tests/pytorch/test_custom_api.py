@@ -162,6 +162,8 @@ def test_nothing_changes_outside_of_the_window_and_nothing_is_left(tmp_path: Pat
         name: compute.__getattribute__(name) for name in ("__code__", "__dict__", "__doc__", "__defaults__", "__name__", "__qualname__")
     }
     attributes = dict(vars(module)), dict(vars(Cls))
+    signature, source = str(inspect.signature(compute)), inspect.getsource(compute)
+    methods = str(inspect.signature(Cls.meth)), str(inspect.signature(Cls().meth))
 
     def same() -> bool:
         return (
@@ -185,6 +187,8 @@ def test_nothing_changes_outside_of_the_window_and_nothing_is_left(tmp_path: Pat
     debugger.start()
     assert module.compute is compute and pickle.loads(pickle.dumps(compute)) is compute and compute.__doc__ == "Multiply what is positive."
     assert compute.__name__ == module.compute.__qualname__ == "compute" and compute.__defaults__ == (2,)
+    assert str(inspect.signature(compute)) == signature and inspect.getsource(compute) == source
+    assert str(inspect.signature(Cls.meth)) == methods[0] and str(inspect.signature(Cls().meth)) == methods[1]
     assert module.size.__name__ == "len" and module.size.__wrapped__ is len
     debugger.stop()
     assert same()
@@ -262,6 +266,54 @@ def test_an_inherited_callable_is_taken_off_the_class_that_had_none(tmp_path: Pa
 
     step = recorded(tmp_path, body)
     assert [name for name in step.forward() if name.startswith("Below")] == ["Below.scale.0.forward"] and "scale" not in vars(Below)
+
+
+def test_closures_and_decorated_functions(tmp_path: Path, module: Any) -> None:
+    """Whatever the variables of a closure are called, and with the chain of what is wrapped as it was."""
+
+    def decorated(function: Any, args: int, kwargs: int) -> Any:
+        @functools.wraps(function)
+        def inner(*a: Any, **k: Any) -> Any:
+            return function(*a, **k) * args * kwargs
+
+        return inner
+
+    module.decorated = inner = decorated(compute, 3, 5)
+    before = dict(vars(inner))
+
+    def body(debugger: PrecisionDebugger) -> None:
+        debugger.register_custom_api(module, "decorated")
+        debugger.register_custom_api(module, "compute")
+        assert inner(X, k=1).tolist() == [15.0, 30.0]
+        assert list(inspect.signature(inner).parameters) == ["x", "k"] and inspect.unwrap(inner).__name__ == "compute"
+        debugger.restore_custom_api(module, "decorated")
+        assert vars(inner) == before
+
+    assert list(recorded(tmp_path, body).forward()) == ["module_a.decorated.0.forward"]
+    assert vars(inner) == before and vars(compute) == {}
+
+
+def test_a_function_whose_code_the_user_exchanges_between_steps(tmp_path: Path, module: Any) -> None:
+    def one(x: torch.Tensor, by: int = 2) -> torch.Tensor:
+        return x * by
+
+    def two(x: torch.Tensor, by: int = 3) -> torch.Tensor:
+        return x + by
+
+    module.one = one
+    debugger = configured(tmp_path)
+    debugger.register_custom_api(module, "one")
+    debugger.start()
+    one(X)
+    debugger.stop()
+    one.__code__, one.__defaults__ = two.__code__, two.__defaults__
+    debugger.start()
+    one(X)
+    debugger.stop()
+    debugger.step()
+    data = Run(tmp_path / "dump").step().data
+    assert [data[f"module_a.one.{n}.forward"]["output"][0]["Max"] for n in (0, 1)] == [4.0, 5.0]
+    assert one.__code__ is two.__code__
 
 
 def test_only_the_outermost_call_is_recorded(tmp_path: Path, module: Any) -> None:
@@ -371,6 +423,20 @@ def test_what_somebody_else_puts_there_meanwhile_stays(tmp_path: Path, module: A
 
     recorded(tmp_path, body)
     assert module.scale is mine
+
+
+def test_what_is_deleted_meanwhile_keeps_nothing_else_from_being_undone(tmp_path: Path, module: Any) -> None:
+    code = compute.__code__
+
+    def body(debugger: PrecisionDebugger) -> None:
+        debugger.register_custom_api(module, "compute")
+        debugger.register_custom_api(module, "scale")
+        debugger.register_custom_api(module, "size")
+        del module.scale
+        compute(X)
+
+    assert list(recorded(tmp_path, body).forward()) == ["module_a.compute.0.forward"]
+    assert compute.__code__ is code and module.size is len
 
 
 def test_levels_and_selection(tmp_path: Path, module: Any) -> None:

@@ -380,3 +380,16 @@ def test_every_name_here_is_used() -> None:
     names = [n for n in vars(torch_internals) if (not n.startswith("_") and f"\n{n}" in own) or f"\ndef {n}(" in own]
     unused = [n for n in names if n not in source and own.count(n) < 2]
     assert unused == []
+
+
+# --- operators and their kernels ------------------------------------------------------------------------------------------------------
+def test_kernels_are_known_by_their_keys() -> None:
+    assert torch_internals.has_kernel("aten::dropout", "CompositeImplicitAutograd")
+    assert not torch_internals.has_kernel("aten::dropout", "CPU")
+    assert not torch_internals.has_kernel("aten::dropout", "NoSuchKey")
+
+
+def test_the_cache_of_compiled_code_can_be_switched() -> None:
+    before = torch_internals.use_compiled_code_on_disk(False)
+    assert torch_internals.use_compiled_code_on_disk(True) is False
+    assert torch_internals.use_compiled_code_on_disk(bool(before)) is True

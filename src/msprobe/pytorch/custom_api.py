@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from msprobe.config.values import nearest
@@ -14,7 +16,7 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable, seen_by_mode
 from msprobe.pytorch.dump.api_dump.operation_files import CUSTOM
 from msprobe.pytorch.dump.api_dump.packages import package_functions, triton_watches
-from msprobe.pytorch.dump.api_dump.watching import Watch, checked_attribute, raw_attribute, switched_on, watch, why_not_watched
+from msprobe.pytorch.dump.api_dump.watching import checked_attribute, raw_attribute, switched_on, watch, why_not_watched
 from msprobe.pytorch.dump.recorder import Recorder
 
 _registered: dict[tuple[int, str], Registration] = {}
@@ -84,9 +86,9 @@ class WatchedApis:
 
     def __init__(self, table: ApiTable | None, recorder: Recorder) -> None:
         self._table, self._recorder = table, recorder
-        self._watches: list[Watch] = []
-        self._added: dict[tuple[int, str], Any] = {}
-        """What was registered: its watch, or the function with its name before."""
+        self._undo: list[Callable[[], Any]] = []
+        self._added: dict[tuple[int, str], Callable[[], Any]] = {}
+        """What undoes the watching of what was registered."""
 
     def on(self) -> None:
         """Watch from now on."""
@@ -99,7 +101,8 @@ class WatchedApis:
         for owner, attribute, api in package_functions(table):
             self._watch(owner, attribute, api)
         for one in triton_watches(table, self._recorder):
-            self._switch(one, "triton")
+            self._undo.append(one.off)
+            switched_on(one, "triton")
         for module, names in table.files.custom.items():
             for name in names:
                 self._custom(table, module, name)
@@ -111,10 +114,11 @@ class WatchedApis:
         if self in _open:
             _open.remove(self)
         for key in reversed(list(self._added)):
-            self._forget(key)
-        while self._watches:
-            self._watches[-1].off()
-            self._watches.pop()
+            _contained(self._added[key])
+            self._added.pop(key, None)
+        while self._undo:
+            _contained(self._undo[-1])
+            self._undo.pop()
 
     def add(self, registration: Registration) -> None:
         """Watch a registered function from now on."""
@@ -122,51 +126,37 @@ class WatchedApis:
         if table is None:
             return
         owner, attribute = registration.owner, registration.attribute
-        try:
-            added = self._begin(owner, attribute, table.api(registration.prefix, attribute))
-        except Exception as error:
-            let_through(error)
-            logger.warning(f"{registration.prefix}.{attribute}, registered by register_custom_api, cannot be watched: {error!r}")
-            return
-        if added is not None:
-            self._added[id(owner), attribute] = added
+
+        def keep(undo: Callable[[], Any]) -> None:
+            self._added[id(owner), attribute] = undo
+
+        self._begin(owner, attribute, table.api(registration.prefix, attribute), keep)
 
     def forget(self, owner: Any, attribute: str) -> None:
         """Watch a registered function no more."""
-        self._forget((id(owner), attribute))
-
-    def _forget(self, key: tuple[int, str]) -> None:
-        added = self._added.pop(key, None)
-        if isinstance(added, Watch):
-            added.off()
-        elif added is not None and self._table is not None:
-            for function, before in added:
-                if before is None:
-                    self._table.by_function.pop(function, None)
-                else:
-                    self._table.by_function[function] = before
+        undo = self._added.pop((id(owner), attribute), None)
+        if undo is not None:
+            _contained(undo)
 
     def _watch(self, owner: Any, attribute: str, api: Api) -> None:
+        self._begin(owner, attribute, api, self._undo.append)
+
+    def _begin(self, owner: Any, attribute: str, api: Api, keep: Callable[[Callable[[], Any]], None]) -> None:
+        """Begin to watch. What undoes it is kept first: an interruption of the user's may come between any two lines."""
         try:
-            added = self._begin(owner, attribute, api)
+            function = getattr(owner, attribute)
+            if seen_by_mode(function):
+                self._rename(function, api, keep)
+            else:
+                one = watch(owner, attribute, api, self._recorder)
+                keep(one.off)
+                switched_on(one, api.full)
         except Exception as error:
             let_through(error)
             logger.warning(f"{api.full} cannot be watched, its calls are not recorded: {error!r}")
-            return
-        if isinstance(added, Watch):
-            self._watches.append(added)
-        # What the mode sees keeps its name in the table: the next window finds it there.
 
-    def _begin(self, owner: Any, attribute: str, api: Api) -> Watch | list[tuple[Any, Api | None]] | None:
-        """Begin to watch; gives the watch, or the functions of the table with their names before."""
-        function = getattr(owner, attribute)
-        if seen_by_mode(function):
-            return self._rename(function, api)
-        one = watch(owner, attribute, api, self._recorder)
-        return one if switched_on(one, api.full) else None
-
-    def _rename(self, function: Any, api: Api) -> list[tuple[Any, Api | None]]:
-        """The mode sees the calls of this function: from now on it knows them by this name."""
+    def _rename(self, function: Any, api: Api, keep: Callable[[Callable[[], Any]], None]) -> None:
+        """The mode sees the calls of this function: for this window it knows them by this name."""
         assert self._table is not None
         names = self._table.by_function
         functions = [function]
@@ -174,20 +164,18 @@ class WatchedApis:
             packet: Any = function
             functions += [getattr(packet, overload) for overload in packet.overloads()]
         before = [(one, names.get(one)) for one in functions]
-        if all(known is not None and known.full == api.full for _, known in before):
-            return []
-        for one, known in before:
-            # What torch does with the arguments of its own Python functions stays known.
-            names[one] = (
-                api
-                if known is None
-                else Api(api.prefix, api.name, api.full, known.hidden, known.parameters, known.form, known.defaults, api.ignored)
-            )
-        return before
 
-    def _switch(self, one: Watch, what: str) -> None:
-        if switched_on(one, what):
-            self._watches.append(one)
+        def undo() -> None:
+            for one, known in before:
+                if known is None:
+                    names.pop(one, None)
+                else:
+                    names[one] = known
+
+        keep(undo)
+        for one, known in before:
+            # How torch hands on the arguments of its own Python functions stays known.
+            names[one] = api if known is None else replace(known, prefix=api.prefix, name=api.name, full=api.full, ignored=api.ignored)
 
     def _custom(self, table: ApiTable, module: str, name: str) -> None:
         """A line of custom_wrap_ops.yaml; what is not there is told once and looked for again at the next start."""
@@ -207,3 +195,12 @@ class WatchedApis:
         elif (module, name) not in table.told:
             table.told.add((module, name))
             logger.warning(f"{CUSTOM}: {module}.{name} is not recorded: {reason}")
+
+
+def _contained(undo: Callable[[], Any]) -> None:
+    """One that cannot be undone (its attribute is gone) does not keep the others."""
+    try:
+        undo()
+    except Exception as error:
+        let_through(error)
+        logger.debug(f"the watching of a function could not be undone: {error!r}")

@@ -189,6 +189,8 @@ def script_hook_stubs() -> tuple[Any, str] | None:
 
 # --- kinds of tensors -----------------------------------------------------------------------------------------------------------------
 is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+
+
 def finished_collective(tensor: Any) -> torch.Tensor:
     """The result behind an AsyncCollectiveTensor, waited for; the tensor itself stays as it is."""
     return torch.ops._c10d_functional.wait_tensor(tensor.elem)
@@ -237,3 +239,34 @@ def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
     if eval_frame is not None and isinstance(module, eval_frame.OptimizedModule):
         return module._orig_mod
     return module
+
+
+# --- operators and their kernels ------------------------------------------------------------------------------------------------------
+def has_kernel(operator: str, key: str) -> bool:
+    """Whether an operator (`aten::dropout`) has a kernel of its own under a dispatch key."""
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # this version of torch does not know the key
+        return False
+
+
+def take_kernels_back(library: torch.library.Library) -> None:
+    """What the library has put in the place of other kernels is gone, they run again."""
+    library._destroy()
+
+
+def script_like(original: Any, stand_in: Any) -> None:
+    """`torch.jit.script` compiles a call of `stand_in` as what it compiles a call of the C function `original`."""
+    operator = torch.jit._builtins._find_builtin(original)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(stand_in, operator)
+
+
+def use_compiled_code_on_disk(use: bool) -> bool | None:
+    """Switch AOTAutograd's cache on disk on or off; gives what it was, None where this torch has none."""
+    from torch._functorch import config
+
+    before: bool | None = getattr(config, "enable_autograd_cache", None)
+    if before is not None:
+        config.enable_autograd_cache = use
+    return before

@@ -204,6 +204,20 @@ def test_compiled_before_and_after() -> None:
     assert not torch.equal(compiled(ROWS), ROWS)
 
 
+def test_compiled_code_is_compiled_anew_when_dropout_comes_or_goes() -> None:
+    compilations: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compilations.append(1)
+        return graph.forward
+
+    compiled = torch.compile(lambda x: F.dropout(x, 0.5), backend=backend)
+    for expected in (False, False, True, True, False):
+        seed_all(rm_dropout=expected)
+        assert torch.equal(compiled(ROWS), ROWS) is expected
+    assert len(compilations) == 3
+
+
 def test_scripted_and_traced() -> None:
     scripted = torch.jit.script(nn.Dropout(0.5))
     traced = torch.jit.trace(nn.Dropout(0.5), ROWS, check_trace=False)
@@ -239,3 +253,17 @@ def test_the_compiler_s_cache_on_disk_does_not_bring_dropout_back(tmp_path: Path
         )
         seen.append(int(run.stdout))
     assert seen == [2, 1, 2]
+
+
+def test_a_kernel_that_may_not_be_replaced_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    replace = torch.library.Library.impl
+
+    def refuse(library: Any, name: str, kernel: Any, key: str = "", **options: Any) -> None:
+        if name == "native_dropout":
+            raise RuntimeError("there's already a kernel registered from python")  # torch 2.6 says so
+        replace(library, name, kernel, key, **options)
+
+    monkeypatch.setattr(torch.library.Library, "impl", refuse)
+    seed_all(rm_dropout=True)
+    assert "native_dropout on CPU stays as it is: there's already a kernel" in capsys.readouterr().err
+    assert torch.equal(F.dropout(ROWS), ROWS)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from msprobe.pytorch.reproducibility import interception
+from msprobe.pytorch.reproducibility.kernels import Kernels
 from msprobe.pytorch.reproducibility.random_functions import ATTENTION, RECURRENT, Arguments, recurrent_dropout_position, replaced
-from msprobe.pytorch.reproducibility.torch_private import Kernels, forget_compiled_code, keep_compiled_code_off_the_disk
 
 _OPERATORS = ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
 _kernels: Kernels | None = None
@@ -38,8 +38,6 @@ def remove_dropout() -> None:
     _kernels.replace("native_dropout", _same_and_mask)
     interception.rewrite((ATTENTION,), _attention_without)
     interception.rewrite(RECURRENT, _recurrent_without)
-    keep_compiled_code_off_the_disk(True)
-    forget_compiled_code()
 
 
 def bring_dropout_back() -> None:
@@ -50,8 +48,6 @@ def bring_dropout_back() -> None:
     _kernels.remove()
     _kernels = None
     interception.rewrite((ATTENTION, *RECURRENT), None)
-    keep_compiled_code_off_the_disk(False)
-    forget_compiled_code()
 
 
 def _check(p: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from msprobe.pytorch.reproducibility.random_functions import Arguments, RandomFunction, catalogue
-from msprobe.pytorch.reproducibility.torch_private import script_like
+from msprobe.pytorch.torch_internals import script_like
 
 Observer = Callable[[RandomFunction, tuple[Any, ...], dict[str, Any]], None]
 Rewrite = Callable[[tuple[Any, ...], dict[str, Any]], Arguments]

@@ -13,13 +13,14 @@ from typing import Any
 
 Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
+# The names must be none that a closure of the user's holds.
 _TEMPLATE = """
 def outer({names}):
-    def {name}(*args, **kwargs):
+    def {name}(*msprobe_args, **msprobe_kwargs):
         if 0:
             ({names})
-        from {module} import entries
-        return entries[{number}].call(args, kwargs)
+        from {module} import entries as msprobe_entries
+        return msprobe_entries[{number}].call(msprobe_args, msprobe_kwargs)
     return {name}
 """
 
@@ -39,28 +40,39 @@ class Exchanged:
         self._ours = _calling(number, self._code)
         self.original = _copy(function)
 
-    def add(self, handler: Callable[[Any], Handler]) -> Handler:
-        """From now on a call of the function is `handler(original)(args, kwargs)`; gives that, for `remove`."""
+    def renew(self) -> None:
+        """Take in what the user has changed about the function since it was watched last."""
         function = self.function
-        if not self._handlers:
-            if function.__code__ is not self._code and function.__code__ is not self._ours:
-                self._code = function.__code__
-                self._ours = _calling(self._number, self._code)
-            if function.__code__ is self._code:
-                self.original = _copy(function)
-        made = handler(self.original)
-        self._handlers.append(made)
+        if self._handlers or function.__code__ is self._ours:
+            return
+        if function.__code__ is not self._code:
+            self._code = function.__code__
+            self._ours = _calling(self._number, self._code)
+        self.original = _copy(function)
+
+    def add(self, handler: Handler) -> None:
+        """From now on a call of the function is `handler(args, kwargs)`."""
+        function = self.function
+        self._handlers.append(handler)
         if function.__code__ is self._code:
+            function.__dict__["__wrapped__"] = self.original  # signature and source are found through it
             function.__code__ = self._ours
             _forget_parameters(function)
-        return made
 
     def remove(self, handler: Handler) -> None:
         """Undo `add`. The last to go puts the function's own code back, unless somebody else has exchanged it since."""
         self._handlers = [one for one in self._handlers if one is not handler]
-        if not self._handlers and self.function.__code__ is self._ours:
-            self.function.__code__ = self._code
-            _forget_parameters(self.function)
+        if self._handlers:
+            return
+        function, own = self.function, self.function.__dict__
+        if function.__code__ is self._ours:
+            function.__code__ = self._code
+            _forget_parameters(function)
+        if own.get("__wrapped__") is self.original:
+            if "__wrapped__" in self.original.__dict__:
+                own["__wrapped__"] = self.original.__dict__["__wrapped__"]
+            else:
+                del own["__wrapped__"]
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function."""
@@ -87,6 +99,9 @@ def _copy(function: FunctionType) -> FunctionType:
     copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__qualname__ = function.__qualname__
+    copy.__module__, copy.__doc__ = function.__module__, function.__doc__
+    copy.__annotations__ = function.__annotations__
+    copy.__dict__.update(function.__dict__)
     return copy
 
 

@@ -65,6 +65,8 @@ def _in_module(path: str, patterns: list[str]) -> Iterator[Found]:
 
 def _in_mindspeed(patterns: list[str]) -> Iterator[Found]:
     """Public functions of the modules below mindspeed.ops, under their path there: `gmm.npu_gmm`."""
+    if _MINDSPEED not in sys.modules:
+        return
     for path, module in list(sys.modules.items()):
         if path != _MINDSPEED and not path.startswith(f"{_MINDSPEED}."):
             continue

@@ -50,7 +50,10 @@ class Watch:
         function = python_function(self._raw)
         if function is not None:
             entry = exchanged(function)
-            self._exchanged = entry, entry.add(self._handler)
+            entry.renew()
+            handler = self._handler(entry.original)
+            self._exchanged = entry, handler  # first: an interruption of the user's may come between any two lines
+            entry.add(handler)
             return
         original = self._raw.__func__ if isinstance(self._raw, staticmethod | classmethod) else self._raw
         wrapper = _wrapper(original, self._handler(original))
@@ -58,8 +61,8 @@ class Watch:
             wrapper = classmethod(wrapper)
         elif isinstance(self._owner, type) and not _binds(self._raw):
             wrapper = staticmethod(wrapper)
-        setattr(self._owner, self._attribute, wrapper)
         self._wrapper = wrapper
+        setattr(self._owner, self._attribute, wrapper)
 
     def off(self) -> None:
         """Undo `on`, unless somebody else has changed it since."""
