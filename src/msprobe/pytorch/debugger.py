@@ -17,8 +17,10 @@ from msprobe.contain import let_through
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
-from msprobe.pytorch.dump.api_dump.api_table import ApiTable, read_operations
+from msprobe.pytorch.dump.api_dump.api_table import ApiTable
+from msprobe.pytorch.dump.api_dump.operation_files import read_operation_files
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
+from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.recorder import Recorder
@@ -48,7 +50,7 @@ class _Session:
         self.place: Place | None = None
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
         uses_apis = config.level in ("L1", "mix")
-        self.table = ApiTable(read_operations()) if uses_apis else None
+        self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
         section = config.section
         saves = config.task == "tensor" or bool(section.tensor_list)
@@ -132,7 +134,7 @@ class _Session:
         if step is None or os.getpid() != self.pid:
             return
         late = sum(tally.take_late() for tally in self.ended)
-        step.close(late)
+        late_rank.close_step(step, self.place, late)
         for text in step.selection.unmatched(ended=True):
             logger.warning(text)
         self.ended = [*self.ended[-3:], step.tally]

@@ -160,6 +160,8 @@ _DERIVED = re.compile(r"_(?:copy|backward|backward_data|backward_input|backward_
 
 def risk_of(prefix: str, api: str) -> str:
     """The class of the API `prefix.api`, as in `Torch.linalg.norm`: CORE, FOCUS or LOW."""
+    if prefix not in (*FUSED_PREFIXES, "Tensor", "Torch", "Functional", "VF", "Aten"):
+        return "FOCUS"  # a user's own function, whatever its name
     if prefix in FUSED_PREFIXES:
         return "CORE"
     found = _known(api)

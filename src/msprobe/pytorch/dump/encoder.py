@@ -12,6 +12,7 @@ import torch
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.pytorch.dump import unusual
+from msprobe.pytorch.dump.distributed.operations import is_operation, operation_record
 from msprobe.pytorch.dump.plain_values import PLAIN, plain_record
 
 Record = Any
@@ -168,6 +169,8 @@ class Encoder:
             return self._unusual(value, path, side)
         if issubclass(kind, np.ndarray):
             return self._array(value, path, side)
+        if is_operation(kind):
+            return operation_record(value, side.role, lambda tensor: self.value(tensor, (*path, "tensor"), side))
         plain, record = plain_record(value, kind)
         if plain:
             return record

@@ -8,6 +8,7 @@ import torch
 
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.gradients import GradientObservers
 
@@ -58,6 +59,8 @@ class ParameterGradients:
         self._watched: dict[int, tuple[torch.Tensor, _Watched]] = {}
         self._open: dict[int, list[tuple[_Owner, int]]] = {}
         """Number of a backward pass -> the entries it began."""
+        self.reduced: ReducedGradients | None = None
+        """What tells of gradients that were reduced over the ranks."""
 
     def watch(self, prefix: str, parameters: dict[str, torch.Tensor | None]) -> None:
         """Record the gradients of a module's own parameters from now on.
@@ -94,11 +97,13 @@ class ParameterGradients:
 
     def record(self, parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:
         """Record a further gradient of a parameter; nothing happens for one of a module that was not called. Never raises."""
+        observers = self._observers
         try:
             known = self._watched.get(id(parameter))
-            if known is not None and not self._observers.closed:
-                with _NoTorchFunction():
-                    self._record(known[1], gradient)
+            if known is None or observers.closed or not (self.window_open or observers.task == _graph_task()):
+                return
+            with _NoTorchFunction():
+                self._record(known[1], gradient)
         except Exception as error:
             let_through(error)
             self._failed(error)
@@ -159,6 +164,8 @@ class ParameterGradients:
             identity, (parameter, watched) = next(reversed(self._watched.items()))
             self._release(parameter, watched.untouched)
             self._watched.pop(identity, None)
+        if self.reduced is not None:
+            self.reduced.close()
         self._owners.clear()
 
     def _release(self, parameter: torch.Tensor, untouched: bool) -> None:

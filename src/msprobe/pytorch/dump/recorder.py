@@ -13,9 +13,10 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
+from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.encoder import Side
-from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
+from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.stacks import Stack, StackCache
@@ -36,6 +37,8 @@ class Recorder:
         self.stacks = stacks
         self.step: StepRecord | None = None
         self.mode: ApiMode | None = None
+        self.only: str | None = None
+        """Between module_dump and module_dump_end: the one module that is recorded, as `Module.{name}.{Class}`."""
         self._optimizers = 0
         self.told_compiled = False
         self.hook_plan = HookPlan()
@@ -57,7 +60,7 @@ class Recorder:
     def api(self, api: Api, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a watched function and record the call; gives what the function gives."""
         step = self.step
-        if step is None:
+        if step is None or self.only is not None:
             return function(*args, **kwargs)
         began = perf_counter()
         state = self.state
@@ -82,7 +85,9 @@ class Recorder:
                     self._tell(step, call.name, f"call that raised could not be recorded: {ours!r}")
             raise
         state.inside = False
-        if call is not None:
+        if type(result) is Deferred:
+            self._defer(step, call, result)
+        elif call is not None:
             began = perf_counter()
             try:
                 with _NoTorchFunction():
@@ -125,7 +130,7 @@ class Recorder:
         if api.parameters is not None:
             args, kwargs = self._as_called(api, args, kwargs)
         side = Side(name, "input", forward and sides.input and step.saves(name))
-        encoder = step.encoder
+        encoder = step.encoder if api.ignored is None else api.ignored.encoder(step.encoder)
         data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
         if kwargs:
             side.role = "kwargs"
@@ -149,7 +154,8 @@ class Recorder:
         sides = step.selection.sides
         entry = call.entry
         side = Side(call.name, "output", entry is not None and sides.output and step.saves(call.name))
-        output = step.encoder.output(result, side)
+        ignored = call.api.ignored
+        output = (step.encoder if ignored is None else ignored.encoder(step.encoder)).output(result, side)
         if entry is not None:
             if sides.output:
                 entry.data["output"] = output
@@ -160,6 +166,32 @@ class Recorder:
         if call.edges is not None and side.leaves:
             backward = f"{call.api.full}.{call.number}.backward"
             step.observers.watch(backward, _backward_of(call.parent), side.leaves, call.edges, call.floor)
+
+    def _defer(self, step: StepRecord, call: _ApiCall | None, deferred: Deferred) -> None:
+        """The call returned before its communication was done: the output comes later, or never."""
+        if call is None or call.entry is None:
+            return
+        ended = call
+
+        def done(output: Any) -> None:
+            began = perf_counter()
+            try:
+                with _NoTorchFunction():
+                    self._api_ends(step, ended, output)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, ended.name, f"result could not be recorded: {error!r}")
+                self._give_up(step, ended)
+            step.tally.spent += perf_counter() - began
+
+        def lost(reason: str) -> None:
+            if step.selection.sides.output:
+                self._tell(step, ended.name, reason)
+            step.tally.calls += 1
+            step.tally.apis += 1
+            self._give_up(step, ended)
+
+        deferred.keep(done, lost)
 
     def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
@@ -210,7 +242,7 @@ class Recorder:
     def module_before(self, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module's forward begins."""
         step = self.step
-        if step is None or torch_internals.is_compiling():
+        if step is None or (self.only is not None and prefix != self.only) or torch_internals.is_compiling():
             return
         began = perf_counter()
         try:

@@ -10,11 +10,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.custom_api import WatchedApis
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
+from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks, ScriptGuard
 from msprobe.pytorch.dump.module_dump.naming import all_modules
@@ -45,6 +47,7 @@ class Window:
         if table is not None:
             self._communications = [table.api("Distributed", name) for name in table.files.watched.get("distributed") or ()]
         self._spelling = spelling
+        self._table = table
         self._hooks: ModuleHooks | None = None
         self._undo: list[Callable[[], Any]] = []
 
@@ -63,12 +66,19 @@ class Window:
             guard.on()
             self._undo.append(hooks.remove)
             hooks.register(model)
+            self._watch_reductions(model)
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
         if mode is not None:
             communication = CommunicationWindow(self._state, recorder.api, self._communications)
-            for part in (BackwardWindow(mode, self._state), ThreadWindow(mode, self._state), FastPathGuard(mode), communication):
+            for part in (
+                BackwardWindow(mode, self._state),
+                ThreadWindow(mode, self._state),
+                FastPathGuard(mode),
+                communication,
+                WatchedApis(self._table, recorder),
+            ):
                 self._undo.append(part.off)  # first: an interruption of the user's may come between any two lines
                 part.on()
             if self._spelling is not None:
@@ -80,6 +90,12 @@ class Window:
             self._state.mode = mode
         self._tell_compiled(model)
         return hooks.count
+
+    def _watch_reductions(self, model: object) -> None:
+        """Gradients that are reduced over the ranks are recorded once more; the observers stay until the step ends."""
+        step = self._recorder.step
+        if step is not None and step.selection.sides.backward and step.parameter_gradients.reduced is None:
+            step.parameter_gradients.reduced = ReducedGradients(all_modules(model), step.parameter_gradients, step.report)
 
     def _tell_compiled(self, model: object | None) -> None:
         recorder = self._recorder
