@@ -133,7 +133,7 @@ def test_the_same_parents(recorded: dict[str, Any], case: str, number: int) -> N
     if golden(case)["config"]["level"] == "L1":
         assert theirs == ours == {}
         return
-    left_out = {n for n, reason in MISSING.get((case, number), {}).items() if ".backward" in n or "FOCUS" not in reason}  # seen all the same
+    left_out = {n for n, reason in MISSING.get((case, number), {}).items() if ".backward" in n or "FOCUS" not in reason}  # seen, though
     assert set(theirs) - set(ours) == left_out & set(theirs)
     wrong = {n: (theirs[n], ours[n]) for n in set(theirs) & set(ours) if ".backward" not in n and theirs[n] != ours[n]}
     f26 = {n for n, (a, b) in wrong.items() if a is not None and ".backward." in a and b is None}  # left open by an earlier backward pass

@@ -10,7 +10,7 @@ import pytest
 
 
 def strict(path: Path) -> Any:
-    """The document in `path`; fails on repeated keys and on any text other than that of `json.dumps` (indented by 2 in dump.json, else by 1)."""
+    """The document in `path`; fails on repeated keys and on any text other than that of `json.dumps` (dump.json by 2)."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         assert len(dict(pairs)) == len(pairs), "a key comes twice"

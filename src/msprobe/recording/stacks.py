@@ -74,11 +74,13 @@ def walk_in_python(start: FrameType, stop: int, above: int, depth: int, counted:
     return tuple(parts), count
 
 
-walk: Callable[[FrameType, int, int, int, tuple[int, ...]], tuple[Hashable, int]]
+walk: Callable[[FrameType, int, int, int, tuple[int, ...]], tuple[Hashable, int]] = walk_in_python
 try:
-    from msprobe.recording._frames import walk
+    from msprobe.recording import _frames
+
+    walk = _frames.walk
 except ImportError:  # no compiler when msprobe was installed
-    walk = walk_in_python
+    pass
 
 _NO_ANCHOR = Anchor(0, 0, 0)
 

@@ -200,12 +200,12 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
         return None
 
 
-trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]]
-_fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None
+trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]] = trace_in_python
+_fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None = None
 try:
     from msprobe.pytorch.dump import _graph
 
     _graph.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at)
     trace, _fast_edges = _graph.trace, _graph.edges
 except ImportError:  # no compiler when msprobe was installed
-    trace, _fast_edges = trace_in_python, None
+    pass

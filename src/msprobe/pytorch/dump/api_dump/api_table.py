@@ -128,7 +128,7 @@ class ApiTable:
         prefix = PREFIXES[category]
         owner, _, last = _owner(home, name)
         function = getattr(owner, last, None)
-        function = getattr(function, "msprobe_original", function)  # a random function may have a stand-in (reproducibility/interception.py)
+        function = getattr(function, "msprobe_original", function)  # a random function may have a stand-in (see interception.py)
         if function is None:  # this version of torch has no such function
             if (category, name) in self.files.own:
                 self._tell_unknown(category, name, home)

@@ -88,7 +88,7 @@ class HookPlan:
         if shape == self._shape and self._callbacks == (before, after):
             known = [(name, owner(), first, last) for name, owner, first, last in self._hooks]
             if all(module is not None for _, module, _, _ in known):
-                return known  # type: ignore[return-value]
+                return known
         made = [(name, module, *hook_pair(name, module, before, after)) for name, module in named_modules(model)]
         self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
         self._shape, self._callbacks = shape, (before, after)
