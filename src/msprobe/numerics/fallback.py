@@ -174,8 +174,8 @@ def describe_each(
     table: dict[Any, tuple[str, int, str]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
-) -> tuple[list[Any], int]:
-    """Records of the values of a tuple, and the number of tensors that were described here.
+) -> tuple[list[Any], int, bool]:
+    """Records of the values of a tuple, the number of tensors that were described here, and False: the records may hold anything.
 
     Args:
         values: what is recorded.
@@ -190,7 +190,7 @@ def describe_each(
         record, is_tensor = _value_record(value, position, classes, table, leaves, other)
         records.append(record)
         tensors += is_tensor
-    return records, tensors
+    return records, tensors, False
 
 
 def describe_items(
@@ -199,7 +199,7 @@ def describe_items(
     table: dict[Any, tuple[str, int, str]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
-) -> tuple[dict[str, Any], int]:
+) -> tuple[dict[str, Any], int, bool]:
     """Like `describe_each`, of a dict's values, by their keys. Values under the keys dtype, output_dtype and device go to `other`, unless
     they are tensors or None."""
     records: dict[str, Any] = {}
@@ -210,7 +210,7 @@ def describe_items(
             continue
         records[key], is_tensor = _value_record(value, key, classes, table, leaves, other)
         tensors += is_tensor
-    return records, tensors
+    return records, tensors, False
 
 
 def _value_record(

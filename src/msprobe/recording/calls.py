@@ -21,6 +21,7 @@ class OpenModule:
         "key",
         "name",
         "number",
+        "ordinary",
         "parent",
         "prefix",
         "tensors",
@@ -40,6 +41,7 @@ class OpenModule:
         self.parent: str | None = None
         self.prefix = ""
         self.number = 0
+        self.ordinary = False
         self.tensors = 0
 
 

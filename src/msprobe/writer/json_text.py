@@ -26,49 +26,31 @@ _TAIL = {1: len("\n}"), 2: len("\n  }\n}")}
 _FAST = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _orjson = orjson.dumps
 
-_BETWEEN = ',\n    "'
-
 Problem = Callable[[str], None]
 
 
-def members(items: dict[str, Any], depth: int, problem: Problem) -> str:
+def members(items: dict[str, Any], depth: int, problem: Problem, ordinary: bool = False) -> str:
     """The members of an object `depth` (1 or 2) levels deep, indented by as much; "" for no items. Never raises for bad values.
 
     Values that JSON has no spelling for become null, and `problem` is called with the key and the reason.
+
+    Args:
+        items: the members.
+        depth: 1 or 2.
+        problem: takes what could not be written.
+        ordinary: the caller knows that there is no NaN and no infinite number.
     """
     if not items:
         return ""
     try:
         if depth == 2:
             text = _orjson({"": items}, None, _FAST)
-            if b"null" not in text and b"\x7f" not in text and text.isascii():
-                return text[_HEAD[2] : -_TAIL[2]].decode()
+            if text.isascii() and (ordinary or b"null" not in text):
+                return str(text[_HEAD[2] : -_TAIL[2]], "ascii")
         return _cut(_fast(_wrap(items, depth), depth), depth)
     except Exception as caught:
         let_through(caught)
         return ",".join(_member(key, value, depth, problem) for key, value in items.items())
-
-
-def each_member(items: list[tuple[str, Any]], problem: Problem) -> list[str]:
-    """The text of each item as a member of an object two levels deep, made in one call; see `members`.
-
-    Line breaks inside of texts are escaped, so a line that begins with exactly four spaces and a quote begins a member.
-    """
-    table = dict(items)
-    if len(table) == len(items):
-        try:
-            text = _orjson({"": table}, None, _FAST)
-            if b"\x7f" not in text and text.isascii():
-                texts = text[_HEAD[2] : -_TAIL[2]].decode().split(_BETWEEN)
-                if len(texts) == len(items):
-                    texts = [texts[0], *('\n    "' + member for member in texts[1:])]
-                    for index, member in enumerate(texts):
-                        if "null" in member:
-                            texts[index] = members(dict([items[index]]), 2, problem)
-                    return texts
-        except Exception as caught:
-            let_through(caught)
-    return [members({name: value}, 2, problem) for name, value in items]
 
 
 def document(value: Any, problem: Problem) -> str:

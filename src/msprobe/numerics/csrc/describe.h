@@ -1,6 +1,8 @@
 /* Records of values: of tensors, read through their Python attributes, and of plain numbers and texts. Nothing of a framework is known here but the names of those attributes.
    Included by _kernels.c after run_summary. */
 
+#include <math.h>
+
 enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_COUNT };
 static const char *const attribute_text[A_COUNT] = {
     "dtype", "is_cpu", "is_neg", "is_conj", "shape", "data_ptr", "is_contiguous", "stride", "requires_grad",
@@ -164,46 +166,69 @@ static PyObject *plain_record(PyObject *value)
     return record;
 }
 
+/* 0: NaN or an infinite number. */
+static int is_ordinary(PyObject *value)
+{
+    return Py_TYPE(value) != &PyFloat_Type || isfinite(PyFloat_AsDouble(value));
+}
+
+static int is_ordinary_tensor(PyObject *record)
+{
+    for (int k = K_MAX; k <= K_NORM; k++) {
+        PyObject *value = PyDict_GetItem(record, key[k]);
+        if (!value || !is_ordinary(value)) return 0;
+    }
+    return 1;
+}
+
 /* The record of one value; `other(value, name)` makes those of all kinds unknown here. */
 typedef struct {
     PyObject *classes, *table, *leaves, *other;
     long tensors;
+    int ordinary; /* no record here can hold NaN or an infinite number */
 } Encoding;
 
 static PyObject *value_record(Encoding *encoding, PyObject *value, PyObject *name)
 {
+    if (!is_ordinary(value)) encoding->ordinary = 0;
     if (value == Py_None) return none();
     PyObject *class = (PyObject *)Py_TYPE(value), *record = NULL;
     if (class == PyTuple_GetItem(encoding->classes, 0) || class == PyTuple_GetItem(encoding->classes, 1)) {
         int leaf = 0;
         record = tensor_record(value, encoding->table, &leaf);
-        if (record) encoding->tensors++;
+        if (record) {
+            encoding->tensors++;
+            if (!is_ordinary_tensor(record)) encoding->ordinary = 0;
+        }
         if (record && leaf && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
     } else {
         record = plain_record(value);
     }
-    return record || PyErr_Occurred() ? record : PyObject_CallFunctionObjArgs(encoding->other, value, name, NULL);
+    if (record || PyErr_Occurred()) return record;
+    encoding->ordinary = 0;
+    return PyObject_CallFunctionObjArgs(encoding->other, value, name, NULL);
 }
 
 static int read_encoding(const char *name, Encoding *encoding, PyObject *const *args, Py_ssize_t nargs)
 {
     if (!check_nargs(name, nargs, 5)) return 0;
-    *encoding = (Encoding){args[1], args[2], args[3], args[4], 0};
+    *encoding = (Encoding){args[1], args[2], args[3], args[4], 0, 1};
     if (PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 2 && PyList_Check(args[3])) return 1;
     PyErr_Format(PyExc_TypeError, "%s() takes two classes and a list", name);
     return 0;
 }
 
-static PyObject *with_count(PyObject *records, long tensors) /* takes the records */
+static PyObject *with_counts(PyObject *records, const Encoding *encoding) /* takes the records */
 {
-    PyObject *count = records ? PyLong_FromLong(tensors) : NULL, *pair = count ? PyTuple_Pack(2, records, count) : NULL;
+    PyObject *count = records ? PyLong_FromLong(encoding->tensors) : NULL;
+    PyObject *result = count ? PyTuple_Pack(3, records, count, encoding->ordinary ? Py_True : Py_False) : NULL;
     Py_XDECREF(records);
     Py_XDECREF(count);
-    return pair;
+    return result;
 }
 
 PyDoc_STRVAR(describe_each_doc, "describe_each(values, classes, table, leaves, other, /)\n--\n\n"
-"(records, number of tensors) of the values of a tuple.\n"
+"(records, number of tensors, ordinary) of the values of a tuple; ordinary: no record can hold NaN or an infinite number.\n"
 "classes: the two classes of tensors that `describe` takes. leaves: a list that gets the tensors that require grad.\n"
 "other(value, position): makes the record of every value that is neither such a tensor, nor None, nor a plain number or text.");
 
@@ -220,7 +245,7 @@ static PyObject *describe_each(PyObject *self, PyObject *const *args, Py_ssize_t
         Py_XDECREF(position);
         if (!record || PyList_SetItem(records, k, record) < 0) Py_CLEAR(records);
     }
-    return with_count(records, encoding.tensors);
+    return with_counts(records, &encoding);
 }
 
 PyDoc_STRVAR(describe_items_doc, "describe_items(values, classes, table, leaves, other, /)\n--\n\n"
@@ -244,11 +269,12 @@ static PyObject *describe_items(PyObject *self, PyObject *const *args, Py_ssize_
                                                 || PyUnicode_Compare(name, special_key[2]) == 0);
         PyObject *class = (PyObject *)Py_TYPE(value);
         int tensor = class == PyTuple_GetItem(encoding.classes, 0) || class == PyTuple_GetItem(encoding.classes, 1);
+        if (special && !tensor) encoding.ordinary = 0;
         PyObject *record = special && !tensor && value != Py_None ? PyObject_CallFunctionObjArgs(encoding.other, value, name, NULL)
                                                                   : value_record(&encoding, value, name);
         if (!record || PyDict_SetItem(records, name, record) < 0) Py_CLEAR(records);
         Py_XDECREF(record);
     }
     Py_XDECREF(items);
-    return with_count(records, encoding.tensors);
+    return with_counts(records, &encoding);
 }

@@ -34,7 +34,7 @@ _CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 class Side:
     """One side of one call while it is being recorded: where its values belong, and the tensors met on the way."""
 
-    __slots__ = ("entry", "leaves", "open", "role", "save", "tensors", "values")
+    __slots__ = ("entry", "leaves", "open", "ordinary", "role", "save", "tensors", "values")
 
     def __init__(self, entry: str, role: str, save: bool) -> None:
         self.entry = entry
@@ -44,9 +44,11 @@ class Side:
         self.leaves: list[torch.Tensor] = []
         """Tensors that require grad, in order."""
         self.tensors = 0
+        self.ordinary = not save
+        """No record can hold NaN or an infinite number."""
         self.values = 0
         """Containers met so far."""
-        self.open: set[int] = set()
+        self.open: set[int] | None = None
         """ids of the containers being walked."""
 
 
@@ -69,8 +71,10 @@ class Encoder:
         if side.save:
             encode = self.value
             return [encode(value, (str(i),), side) for i, value in enumerate(values)]
-        records, tensors = _describe_each(values, _CLASSES, _TABLE, side.leaves, lambda value, i: self.value(value, (str(i),), side))
+        records, tensors, ordinary = _describe_each(values, _CLASSES, _TABLE, side.leaves, lambda value, i: self.value(value, (str(i),), side))
         side.tensors += tensors
+        if not ordinary:
+            side.ordinary = False
         return records
 
     def keyword(self, values: dict[str, Any], side: Side) -> dict[str, Record]:
@@ -79,8 +83,10 @@ class Encoder:
             return {}
         if side.save:
             return {key: self._keyword_value(key, value, side) for key, value in values.items()}
-        records, tensors = _describe_items(values, _CLASSES, _TABLE, side.leaves, lambda value, key: self._keyword_value(key, value, side))
+        records, tensors, ordinary = _describe_items(values, _CLASSES, _TABLE, side.leaves, lambda value, key: self._keyword_value(key, value, side))
         side.tensors += tensors
+        if not ordinary:
+            side.ordinary = False
         return records
 
     def output(self, value: Any, side: Side) -> list[Record]:
@@ -92,6 +98,7 @@ class Encoder:
 
     def value(self, value: Any, path: Path, side: Side) -> Record:
         """The record of one value; never raises."""
+        side.ordinary = False
         kind = type(value)
         if kind is _Tensor or kind is _Parameter:
             return self.tensor(value, path, side)
@@ -177,6 +184,8 @@ class Encoder:
         if not (issubclass(kind, list | tuple | Mapping) or dataclasses.is_dataclass(kind)):
             return None
         identity = id(value)
+        if side.open is None:
+            side.open = set()
         if identity in side.open:
             self._report(side.entry, f"{side.role} {'.'.join(path[:8])}: contains itself")
             return None

@@ -142,6 +142,7 @@ class Recorder:
             step.failed.pop(name, None)  # the same name again takes its place in the file
             call.entry = step.writer.add(name, data if sides.input else {}, False)
             call.stack = stack
+            call.entry.ordinary = side.ordinary
             step.tally.tensors += side.tensors
         if backward and side.leaves:
             call.edges = self._edges(step, name, side.leaves)
@@ -159,6 +160,8 @@ class Recorder:
         if entry is not None:
             if sides.output:
                 entry.data["output"] = output
+                if not side.ordinary:
+                    entry.ordinary = False
                 step.tally.tensors += side.tensors
             self._finish(step, call)
             step.tally.calls += 1
@@ -285,6 +288,7 @@ class Recorder:
         side.role = "kwargs"
         data["input_kwargs"] = encoder.keyword(kwargs, side)
         opened.tensors = side.tensors if sides.input else 0
+        opened.ordinary = side.ordinary
         leaves = list(side.leaves)
         if forward and sides.output:
             data["output"] = None
@@ -302,6 +306,7 @@ class Recorder:
         side = Side(name, "parameters", step.saves(name))
         records = step.encoder.keyword({key: value for key, value in parameters.items() if value is not None}, side)
         opened.tensors += side.tensors
+        opened.ordinary = opened.ordinary and side.ordinary
         return records
 
     def module_after(self, prefix: str, module: torch.nn.Module, output: Any) -> None:
@@ -345,7 +350,7 @@ class Recorder:
             data.pop("input_args", None)
             data.pop("input_kwargs", None)
         if opened.forward:
-            step.writer.add(name, data, True)
+            step.writer.add(name, data, True, opened.ordinary and side.ordinary)
             step.tally.calls += 1
             step.tally.modules.add(opened.prefix)
             step.tally.tensors += opened.tensors
