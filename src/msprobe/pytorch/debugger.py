@@ -20,6 +20,7 @@ from msprobe.pytorch import custom_api
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.operation_files import read_operation_files
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
+from msprobe.pytorch.dump.checks.choosing import earlier_dump
 from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.place import Place
@@ -41,6 +42,8 @@ class _Session:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.earlier = earlier_dump(config)
+        """The dump that this run is compared with while it runs."""
         if not numerics.HAVE_KERNELS:
             logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
         self.lock = threading.RLock()
@@ -76,6 +79,8 @@ class _Session:
             return
         if config.step and self.number not in config.step:
             return
+        if self.earlier is not None and self.earlier.ended:
+            return
         began = perf_counter()
         rank = current_rank() if rank_id is None else rank_id
         log.set_rank(rank)
@@ -89,7 +94,7 @@ class _Session:
                 if self.place is not None:
                     self.place.release()
                 self.place = Place(self.root, self.number, rank)
-            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), self.pool)
+            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), self.pool, self.earlier)
             told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
