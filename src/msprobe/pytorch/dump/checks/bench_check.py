@@ -81,15 +81,18 @@ class BenchCheck:
         self._held.write(name, data, "data_name")
         self.differences += 1
         earlier.found += 1
-        parent = self._parents.get(name)
-        while parent is not None and parent not in self._explained:
-            self._explained.add(parent)
-            parent = self._parents.get(parent)
+        self._explain_modules_around(name)
         if earlier.found <= _MOST_TOLD:
             logger.warning(f"{name} is different: from the same input it gave out something else than in {self._directory}")
         if earlier.ended:
             logger.warning(f"diff_nums: {earlier.found} differences have been found, recording ends here")
             self._end()
+
+    def _explain_modules_around(self, name: str) -> None:
+        parent = self._parents.get(name)
+        while parent is not None:
+            self._explained.add(parent)
+            parent = self._parents.get(parent)
 
     def _is_difference(self, name: str, data: dict[str, Any], theirs: Any) -> bool:
         """Compare an entry, and count what it is."""
@@ -107,6 +110,8 @@ class BenchCheck:
         parted = Verdict.OTHER in (taken, given)
         if parted:
             self._parted.add(name)
+            if name in self._explained:  # a backward entry's parent is not known before it ends
+                self._explain_modules_around(name)
             if taken is Verdict.OTHER or name in self._explained or self._is_behind(name, kind):
                 self.behind += 1
                 self._first_behind = self._first_behind or name
@@ -131,18 +136,15 @@ class BenchCheck:
         """See `Check.summary`."""
         if not self._directory:
             return "not compared: bench_path has no such step"
-        parts = [f"{self.differences} differences from bench_path"]
-        for count, text in (
-            (self.same, "calls the same"),
-            (self.behind, f"took in other values or lie behind a difference, first {self._first_behind}"),
-            (self.missing, "not in it"),
-            (self.not_compared, "not comparable"),
-        ):
-            if count:
-                parts.append(f"{count} {text}")
-        if self._theirs and not self._earlier.ended:
-            parts.append(f"{len(self._theirs)} only in it")
-        return ", ".join(parts)
+        only_there = 0 if self._earlier.ended else len(self._theirs)
+        counts = (
+            ("the same", self.same),
+            (f"behind a difference or from other input (first: {self._first_behind})", self.behind),
+            ("not in it", self.missing),
+            ("only in it", only_there),
+            ("not comparable", self.not_compared),
+        )
+        return "; ".join([f"differences from bench_path: {self.differences}", *(f"{text}: {count}" for text, count in counts if count)])
 
 
 def _kind(name: str) -> str:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msprobe.format import names
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
 
 EXTRA_INFO = "extra-info"
@@ -27,8 +26,6 @@ FILE_KEY = "extra_info"
 NAN, HIGH, LOW = "nan", "inf", "-inf"
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _TAKEN_IN = ("input_args", "input_kwargs", "input")
-# Their values are whatever was in the memory.
-_UNINITIALIZED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 _UNKNOWN = "?"
 
 
@@ -76,7 +73,7 @@ class NanCheck:
     def ends(self, name: str, data: dict[str, Any]) -> None:
         """See `Check.ends`."""
         taken = set(_kinds([data[key] for key in _TAKEN_IN if key in data]))
-        given = set() if _api(name) in _UNINITIALIZED else set(_kinds(data.get("output")))
+        given = set(_kinds(data.get("output")))
         unread = _UNKNOWN in given
         taken.discard(_UNKNOWN)
         given.discard(_UNKNOWN)
@@ -153,12 +150,6 @@ def _kinds_of_number(value: Any, kind: str) -> Iterator[str]:
     for part in parts:
         if isinstance(part, float) and not math.isfinite(part):
             yield NAN if math.isnan(part) else HIGH if part > 0 else LOW
-
-
-def _api(name: str) -> str:
-    """`Torch.empty_like.3.forward` -> `empty_like`; of a gradient, nothing: it has been computed."""
-    parsed = names.parse(name)
-    return parsed.api if isinstance(parsed, names.ApiName) and parsed.direction == names.FORWARD else ""
 
 
 def _sorted(kinds: set[str]) -> list[str]:
