@@ -30,10 +30,6 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
             for mode in ("md5", "xor")
         ),
         ({"async_dump": True}, '"async_dump"', "asynchronous recording"),
-        *(
-            ({"dump_enable": value}, '"dump_enable"', "switching recording on and off from the file (dump_enable)")
-            for value in (True, False)
-        ),
         ({"load": {"path": ".", "modules": ["Module.a.B.forward.0"]}}, '"load"', "loading recorded inputs into modules (load)"),
     ],
 )
@@ -73,7 +69,7 @@ def test_available_now(load: Load) -> None:
                 "precision": "high",
                 "risk_level": "CORE",
             }
-            assert load({**content, task: section, "async_dump": False, "dump_enable": None, "load": None}).task == task
+            assert load({**content, task: section, "async_dump": False, "dump_enable": level == "L0", "load": None}).task == task
     assert load({"task": "tensor", "tensor": {"bench_path": None, "diff_nums": 1}}).section.diff_nums == 1
     assert load({"task": "tensor", "tensor": {"bench_path": ".", "diff_nums": 3}}).section.bench_path == "."
     assert load({"task": "nan_check", "nan_check": {"tensor_list": ["log"]}}).level == "L1"

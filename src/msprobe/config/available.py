@@ -39,7 +39,6 @@ NOT_YET: tuple[Row, ...] = (
     Row("section.summary_mode", _among("md5"), "summary_mode md5", 'use "statistics"'),
     Row("section.summary_mode", _among("xor"), "summary_mode xor", 'use "statistics"'),
     Row("async_dump", lambda value: value is True, "asynchronous recording", "set it to false or leave it out"),
-    Row("dump_enable", _is_set, "switching recording on and off from the file (dump_enable)", "leave it out"),
     Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
 

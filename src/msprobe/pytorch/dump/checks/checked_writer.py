@@ -29,7 +29,7 @@ class Check(Protocol):
         """An entry has all that it will have; what is changed in `data` now is what gets written."""
 
     def summary(self) -> str:
-        """For the closing line of the step; "" where there is nothing to say."""
+        """For the closing line of the step."""
 
 
 class CheckedWriter(StepWriter):

@@ -42,15 +42,21 @@ class Nothing(Selection):
         return False
 
 
-def earlier_dump(config: Config) -> EarlierDump | None:
-    """The dump that the whole run is compared with, None where it is compared with none; also says what the user has to know of a check.
+def earlier_dump(config: Config, before: EarlierDump | None) -> EarlierDump | None:
+    """The dump that the run is compared with, None where it is compared with none; also says what the user has to know of a check.
+
+    Args:
+        config: the configuration.
+        before: what the run was compared with until now; it stays where its fields have not changed, and so does what it has counted.
 
     Raises:
         ConfigError: there is no dump at `bench_path`.
     """
     if config.task == "nan_check":
         logger.info(notice())
-    return EarlierDump(config) if config.section.bench_path is not None else None
+    if config.section.bench_path is None:
+        return None
+    return before if before is not None and before.is_of(config) else EarlierDump(config)
 
 
 def make_check(

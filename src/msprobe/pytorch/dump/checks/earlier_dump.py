@@ -55,6 +55,10 @@ class EarlierDump:
         if reason:
             raise ConfigError(f"{self._where(config)}: {reason}")
 
+    def is_of(self, config: Config) -> bool:
+        """Whether this is what `config` asks for."""
+        return (self.shown, self.limit) == (config.section.bench_path, config.section.diff_nums)
+
     @property
     def ended(self) -> bool:
         """Whether `diff_nums` differences have been found: there is nothing left to look for."""
