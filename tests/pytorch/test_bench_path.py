@@ -100,6 +100,9 @@ def test_the_sample(tmp_path: Path) -> None:
         # The reference looks at no nested output, so it has no files of h; all others are the same.
         assert saved(step) == ["Nd.f.0.forward", "Nd.h.0.forward", "Nd.f.1.forward", "Nd.f.2.forward"]
         assert list(step.data["Nd.f.0.forward"]["output"][0])[-2:] == ["requires_grad", "data_name"]
+        meta = json.loads((step.directory / "meta.json").read_text())
+        assert meta["differences"] == saved(step) and meta["compared_with"].startswith(str(tmp_path / BENCH))
+        assert meta["compared"] == {"same": 1, "behind": 1, "missing": 0, "not_comparable": 0}
     files = made.step().directory / "dump_tensor_data"
     assert torch.equal(torch.load(files / "Nd.f.1.forward.input.1.pt", weights_only=True), torch.ones(3) * 3)
     assert torch.equal(torch.load(files / "Nd.h.0.forward.output.0.a.pt", weights_only=True), torch.ones(3) + 0.1)
