@@ -1,4 +1,4 @@
-"""The reference tool's own tries of configurations: what it takes we take, what it refuses we refuse with one message that can be acted on."""
+"""The reference tool's own tries of configurations: what it takes we take, what it refuses we refuse with a message to act on."""
 
 from __future__ import annotations
 
