@@ -14,14 +14,14 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
-from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
+from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import TensorPool
 
 
 @dataclass
@@ -67,7 +67,7 @@ class StepRecord:
         self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
         tensors = pool is not None
         _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
-        self.writer = StepWriter(
+        self.writer = writer_class(config)(
             self.directory,
             task=config.task,
             level=config.level,
@@ -80,7 +80,7 @@ class StepRecord:
         self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
-        self.encoder = Encoder(saver, self.report)
+        self.encoder = make_encoder(config, self.writer, saver, self.report)
         self.save_all = config.task == "tensor"
         sides = selection.sides
         self.observers = GradientObservers(
@@ -162,6 +162,7 @@ class StepRecord:
         self.parameter_gradients.close()
         for finish, _ in self.failed.values():
             finish()
+        self.encoder.settle()
         tally = self.tally
         lost, size = tally.not_recorded, 0
         if self._pool is not None:
