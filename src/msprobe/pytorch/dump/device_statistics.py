@@ -49,14 +49,13 @@ def launch(tensor: torch.Tensor) -> Launched:
 def launch_xor(tensor: torch.Tensor) -> Launched:
     """Begin to add up the 64-bit words of a strided tensor that is not empty by XOR; takes the tensor's memory once more."""
     raw = tensor.contiguous().reshape(-1).view(torch.uint8)
-    padded = torch.zeros((raw.numel() + 7) // 8 * 8, dtype=torch.uint8, device=raw.device)
-    padded[: raw.numel()] = raw
-    words = padded.view(torch.int64)
+    if raw.numel() % 8 or raw.storage_offset() % 8:
+        raw = torch.cat([raw, raw.new_zeros(-raw.numel() % 8)])
+    words = raw.view(torch.int64)
     while words.numel() > 1:
-        half = (words.numel() + 1) // 2
-        folded = words[:half].clone()
-        folded[: words.numel() - half] ^= words[half:]
-        words = folded
+        half = words.numel() // 2
+        folded = words.narrow(0, 0, half) ^ words.narrow(0, half, half)
+        words = torch.cat([folded, words.narrow(0, 2 * half, 1)]) if words.numel() % 2 else folded
     return Launched("xor", (words,))
 
 
@@ -67,7 +66,7 @@ def read(batch: Sequence[Launched]) -> list[Statistics]:
     for launched in batch:
         for part in launched.parts:
             groups.setdefault((part.device, part.dtype), []).append(part)
-    numbers = {key: iter(torch.cat(parts).tolist()) for key, parts in groups.items()}
+    numbers = {key: iter(torch.cat(parts).cpu().tolist()) for key, parts in groups.items()}
     found: list[Statistics] = []
     for kind, parts in batch:
         values = [next(numbers[part.device, part.dtype]) for part in parts for _ in range(part.numel())]

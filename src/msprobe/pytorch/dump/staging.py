@@ -43,7 +43,7 @@ class HoldingWriter(StepWriter):
 
     def finish(self, entry: Entry) -> None:
         """The entry is final, now or when what it waits for has been read."""
-        if entry.name in self.waiting:
+        if self._held or entry.name in self.waiting:  # what comes behind one that waits does too: the order stays
             self._held.append(entry)
         else:
             super().finish(entry)
