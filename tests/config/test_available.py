@@ -25,10 +25,6 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
         ({"level": "debug"}, '"level"', "saving by hand (level debug)"),
         ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording kernels (level L2)"),
         ({"task": "tensor", "tensor": {"diff_nums": 3}}, '"tensor"."diff_nums"', "ending after some differences (diff_nums)"),
-        *(
-            ({"dump_enable": value}, '"dump_enable"', "switching recording on and off from the file (dump_enable)")
-            for value in (True, False)
-        ),
         ({"load": {"path": ".", "modules": ["Module.a.B.forward.0"]}}, '"load"', "loading recorded inputs into modules (load)"),
     ],
 )
@@ -75,7 +71,7 @@ def test_available_now(load: Load) -> None:
                 "precision": "high",
                 "risk_level": "CORE",
             }
-            assert load({**content, task: section, "async_dump": False, "dump_enable": None, "load": None}).task == task
+            assert load({**content, task: section, "async_dump": False, "dump_enable": level == "L0", "load": None}).task == task
     assert load({"task": "tensor", "tensor": {"bench_path": None, "diff_nums": 1}}).section.diff_nums == 1
     for mode in ("md5", "xor"):
         assert load({"task": "tensor", "tensor": {"summary_mode": mode}}).section.summary_mode == mode

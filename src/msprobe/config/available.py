@@ -38,7 +38,6 @@ NOT_YET: tuple[Row, ...] = (
     Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
     Row("section.bench_path", _is_set, "comparing with an earlier dump while recording", "leave it out and use msprobe compare"),
     Row("section.diff_nums", lambda value: value != 1, "ending after some differences (diff_nums)", "leave it out"),
-    Row("dump_enable", _is_set, "switching recording on and off from the file (dump_enable)", "leave it out"),
     Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
 

@@ -14,6 +14,7 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
+from msprobe.pytorch.dump.closing_line import closing_line
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
@@ -64,7 +65,7 @@ class StepRecord:
         self.counters = Counters()
         self.tally = Tally()
         self._pool = pool
-        self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
+        self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
         tensors = pool is not None
         _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
         self.writer = writer_class(config)(
@@ -98,6 +99,7 @@ class StepRecord:
         self.failed: dict[str, tuple[Callable[[], None], str | None]] = {}
         """API calls that raised, what makes their entry final, and their parent: inputs only. Their name is free for the next call."""
         self._told: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
         self._loose_parents: set[str] = set()
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
@@ -135,6 +137,8 @@ class StepRecord:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
+        if len(self._reasons) < 1000 or reason in self._reasons:
+            self._reasons[reason] += 1
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1
@@ -163,29 +167,32 @@ class StepRecord:
         for finish, _ in self.failed.values():
             finish()
         self.encoder.settle()
-        tally = self.tally
-        lost, size = tally.not_recorded, 0
+        tally, reasons, size = self.tally, self._reasons, 0
+        lost = tally.not_recorded
         if self._pool is not None:
-            _, bytes_before, problems_before = self._pool_before
+            bytes_before, problems_before = self._pool_before
             self._pool.drain()
-            lost += sum(self._pool.problems.values()) - problems_before
             size += self._pool.bytes_written - bytes_before
-        self.writer.meta.update(meta.counts(tally, self._told))
+            of_files = Counter(self._pool.problems) - problems_before
+            lost += of_files.total()
+            reasons += of_files
+        called, apis = self.counters.totals("Module.")
+        self.writer.meta.update(meta.counts(tally, self._told, called, apis))
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
-        lost += sum(report.problems.values())
-        size += report.bytes_written
-        parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []
-        if self.config.level != "L0":
-            parts.append(f"APIs {tally.apis}")
-        text = (
-            f"[step {self.step}] recorded {tally.tensors} tensors of {tally.calls} calls ({', '.join(parts)}), "
-            f"{size / 1e6:.1f} MB, +{tally.spent * 1e3:.0f} ms"
+        text = closing_line(
+            self.step,
+            tensors=tally.tensors,
+            calls=tally.calls,
+            modules=(len(tally.modules), tally.modules_hooked) if tally.modules_hooked else None,
+            apis=(tally.apis, apis) if self.config.level != "L0" else None,
+            size=size + report.bytes_written,
+            seconds=tally.spent,
+            lost=lost + sum(report.problems.values()),
+            reasons=reasons + Counter(report.problems),
+            where=layout.ERRORS,
+            late=late,
         )
-        if lost:
-            text += f"; not recorded: {lost} (see {layout.ERRORS})"
-        if late:
-            text += f"; {late} calls of earlier steps had their backward pass after their step had ended"
         if not tally.calls:
             logger.warning(f"{text}: nothing was recorded between start() and step(){self._why_nothing()}")
         else:
