@@ -50,11 +50,15 @@ class Side:
         """ids of the containers being walked."""
 
 
+Save = Callable[[torch.Tensor, Side, Path], str | None]
+"""`save(tensor, side, path)` keeps a tensor's values; gives the file's name or None."""
+
+
 class Encoder:
     """Makes records; statistics are taken from the tensor's memory at once.
 
     Args:
-        save: called as `save(tensor, side, path)` for each tensor whose values are kept; gives the file's name or None.
+        save: called for each tensor whose values are kept.
         report: called as `report(entry, reason)` for what could not be recorded.
         holds: what the record of a tensor holds.
         complex_statistics: False: complex tensors have four nulls.
@@ -66,7 +70,7 @@ class Encoder:
 
     def __init__(
         self,
-        save: Callable[[torch.Tensor, Side, Path], str | None] | None,
+        save: Save | None,
         report: Callable[[str, str], None],
         holds: Holds = Holds.STATISTICS,
         complex_statistics: bool = True,

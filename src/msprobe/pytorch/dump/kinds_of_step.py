@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msprobe.config import Config
-from msprobe.pytorch.dump.encoder import Encoder
+from msprobe.pytorch.dump.encoder import Encoder, Save
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.structure import StructureEncoder, StructureWriter
 from msprobe.pytorch.dump.summaries import OF_MODE
@@ -20,13 +20,13 @@ def writer_class(config: Config) -> type[StepWriter]:
     return HoldingWriter if config.async_dump else StepWriter
 
 
-def make_encoder(config: Config, writer: StepWriter, saver: TensorSaver | None, report: Callable[[str, str], None]) -> Encoder:
+def make_encoder(config: Config, writer: StepWriter, save: Save | None, report: Callable[[str, str], None]) -> Encoder:
     """What makes the records of a step.
 
     Args:
         config: the configuration.
         writer: of the class that `writer_class` gave.
-        saver: keeps values; None where none are kept.
+        save: keeps values; None where none are kept.
         report: called as `report(entry, reason)` for what could not be recorded.
     """
     if config.task == "structure":
@@ -34,5 +34,5 @@ def make_encoder(config: Config, writer: StepWriter, saver: TensorSaver | None, 
     mode = config.section.summary_mode
     holds = OF_MODE[mode if isinstance(mode, str) else "statistics"]
     if isinstance(writer, HoldingWriter):
-        return StagedEncoder(saver, report, holds, Staging(writer, report))
-    return Encoder(saver, report, holds, md5_last=config.section.bench_path is None)
+        return StagedEncoder(save if isinstance(save, TensorSaver) else None, report, holds, Staging(writer, report))
+    return Encoder(save, report, holds, md5_last=config.section.bench_path is None)
