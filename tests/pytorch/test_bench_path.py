@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import shutil
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 from capturing import Run, Step, configured, forget_debugger, golden, tensors
 
 from msprobe.errors import ConfigError
+from msprobe.pytorch.dump.checks.bench_check import BenchCheck
 from msprobe.pytorch.dump.checks.same_records import Verdict, verdict
 
 BENCH = "earlier"
@@ -57,7 +59,15 @@ def sample(functions: Any) -> None:
 
 
 def run(
-    directory: Path, body: Callable[[Any], Any], *, eps: float = 0.0, steps: int = 1, model: Any = None, level: str = "L1", **section: Any
+    directory: Path,
+    body: Callable[[Any], Any],
+    *,
+    eps: float = 0.0,
+    steps: int = 1,
+    model: Any = None,
+    level: str = "L1",
+    rank_id: Any = None,
+    **section: Any,
 ) -> Run:
     """Record `body` with the functions of `module(eps)`; with bench_path in `section` as task tensor, else as statistics."""
     forget_debugger()
@@ -70,7 +80,7 @@ def run(
     for name in "fghips":
         debugger.register_custom_api(functions, name, "Nd")
     for _ in range(steps):
-        debugger.start(model)
+        debugger.start(model, rank_id=rank_id)
         body(functions)
         debugger.stop()
         debugger.step()
@@ -317,18 +327,44 @@ def test_two_processes_in_the_earlier_run(tmp_path: Path, caplog: pytest.LogCapt
     assert "and not one process" in caplog.text
 
 
-def test_the_rank_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rank", "found"), [(0, 0), (1, 1)])
+def test_the_same_rank_is_compared(tmp_path: Path, rank: int, found: int) -> None:
     earlier = run(tmp_path / BENCH, sample)
     directory = earlier.step().directory
+    changed = earlier.step().dump
+    changed["data"]["Nd.g.0.forward"]["output"][0]["Max"] = 7.0
     shutil.copytree(directory, directory.parent / "rank1")
+    (directory.parent / "rank1" / "dump.json").write_text(json.dumps(changed))
     directory.rename(directory.parent / "rank0")
-    forget_debugger()
-    (tmp_path / "run").mkdir()
-    debugger = configured(tmp_path / "run", task="tensor", level="L1", tensor={"bench_path": str(earlier.root), "list": ["Torch"]})
-    debugger.start(rank_id=1)
-    debugger.stop()
-    debugger.step()
-    assert (tmp_path / "run" / "dump" / "step0" / "rank1").is_dir()
+    made = run(tmp_path / "run", sample, bench_path=str(earlier.root), diff_nums=-1, rank_id=rank)
+    assert saved(made.step()) == ["Nd.g.0.forward"][:found]
+
+
+def test_an_error_of_ours_stays_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / BENCH, sample)
+
+    def broken(*_: Any) -> bool:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(BenchCheck, "_is_difference", broken)
+    step = run(tmp_path / "run", sample, eps=0.1, bench_path=str(tmp_path / BENCH / "dump")).step()
+    assert saved(step) == [] and len(step.names) == 6
+    assert "Nd.f.0.forward: could not be checked: ValueError('broken')" in step.errors
+
+
+def test_threads(tmp_path: Path) -> None:
+    def body(functions: Any) -> None:
+        def work() -> None:
+            for _ in range(20):
+                functions.f(torch.ones(3), torch.ones(3))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert len(saved(compared(tmp_path, body).step())) == 80
 
 
 @pytest.mark.parametrize(

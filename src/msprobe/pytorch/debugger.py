@@ -79,7 +79,7 @@ class _Session:
 
     def use(self, config: Config) -> None:
         """Make everything that follows from the configuration alone; nothing is changed if that fails."""
-        self.earlier = earlier_dump(config, self.earlier)
+        earlier = earlier_dump(config, self.earlier)
         uses_apis = config.level in ("L1", "mix")
         self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
@@ -87,7 +87,7 @@ class _Session:
         saves = config.task == "tensor" or bool(config.section.tensor_list)
         if saves and self.pool is None:
             self.pool = TensorPool()
-        self.saves = saves
+        self.saves, self.earlier = saves, earlier
         self.config = config
 
     def look_at_file(self) -> None:
