@@ -31,7 +31,8 @@ from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
-from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
+from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES, while_tracing
+from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
 from msprobe.recording.stacks import StackCache
 from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
@@ -228,6 +229,21 @@ class _Session:
             logger.info(f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded')
 
 
+@while_tracing
+def _tell_traced() -> None:
+    """start() stands in code that torch.compile traces now: there it is left out, and the code stays compiled."""
+    if not _traced:
+        _traced.append(True)
+        logger.warning(
+            "start() is called inside code that is being compiled or exported, where it does nothing: call it outside of that code (which "
+            'then runs eagerly until stop()), or do not compile while recording (torch.compiler.set_stance("force_eager"))'
+        )
+
+
+_traced: list[bool] = []
+"""Whether that has been told."""
+
+
 def _check_model(model: Model | None, level: str) -> None:
     """Raise UsageError if start() was not given the model that a level needs."""
     if level == "L1":
@@ -308,6 +324,9 @@ class PrecisionDebugger:
         Raises:
             UsageError: `model` is missing or of a wrong type, or another argument is.
         """
+        if _is_compiling():
+            _tell_traced()
+            return
         session = cls._current()
         with session.lock:
             _contained(lambda: session.start(model, token_range, rank_id), session)
@@ -315,6 +334,8 @@ class PrecisionDebugger:
     @classmethod
     def stop(cls) -> None:
         """End recording. Gradients of what was recorded are still recorded until `step`."""
+        if _is_compiling():
+            return
         session = cls._current()
         with session.lock:
             _contained(session.stop, session)
@@ -322,6 +343,8 @@ class PrecisionDebugger:
     @classmethod
     def step(cls) -> None:
         """End the step: everything is on disk, and the next start() begins a new one."""
+        if _is_compiling():
+            return
         session = cls._current()
         with session.lock:
             _contained(session.end_step, session)
