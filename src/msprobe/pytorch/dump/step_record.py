@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,9 @@ from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
 from msprobe.writer import StepWriter, TensorPool
+
+_PLACE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
+"""Where in a call a value stands: the closing line leaves it out, and so counts equal reasons together."""
 
 
 @dataclass
@@ -137,8 +141,9 @@ class StepRecord:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
-        if len(self._reasons) < 1000 or reason in self._reasons:
-            self._reasons[reason] += 1
+        why = reason[found.end() :] if (found := _PLACE.match(reason)) else reason
+        if len(self._reasons) < 1000 or why in self._reasons:
+            self._reasons[why] += 1
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1
