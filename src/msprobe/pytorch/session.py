@@ -19,6 +19,8 @@ from msprobe.log import logger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.operation_files import read_operation_files
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
+from msprobe.pytorch.dump.checks.choosing import earlier_dump
+from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.place import Place
@@ -66,14 +68,18 @@ class Session:
         """What the file says since the running step began; it holds from the next one on."""
         self.enabled = live.config.dump_enable is not False
         self.pool: TensorPool | None = None
+        self.earlier: EarlierDump | None = None
+        """The dump that the run is compared with while it runs."""
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
 
     def use(self, config: Config) -> None:
         """Make everything that follows from the configuration alone; nothing is changed if that fails."""
+        earlier = earlier_dump(config, self.earlier)
         uses_apis = config.level in ("L1", "mix")
         self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
+        self.earlier = earlier
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
         self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
         saves = config.task == "tensor" or bool(config.section.tensor_list)
@@ -121,6 +127,8 @@ class Session:
             config = self.config
         if config.step and self.step is None and self.number not in config.step:
             return
+        if self.earlier is not None and self.earlier.ended:
+            return
         rank = current_rank() if rank_id is None else rank_id
         log.set_rank(rank)
         if config.rank and rank not in config.rank:
@@ -162,7 +170,7 @@ class Session:
                     self.place.release()
                 self.place = Place(self.root, self.number, rank)
             pool = self.pool if self.saves else None
-            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), pool)
+            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), pool, self.earlier)
             told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step

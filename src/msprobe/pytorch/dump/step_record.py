@@ -15,15 +15,19 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
+from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
+from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
+from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
+from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
 from msprobe.pytorch.dump.closing_line import closing_line
-from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
+from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import TensorPool
 
 _PLACE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
 """Where in a call a value stands: the closing line leaves it out, and so counts equal reasons together."""
@@ -57,9 +61,18 @@ class StepRecord:
         place: where this process writes.
         selection: what is recorded.
         pool: writes tensor files; None where no values are kept.
+        earlier: the dump that this run is compared with.
     """
 
-    def __init__(self, config: Config, step: int, place: Place, selection: Selection, pool: TensorPool | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        step: int,
+        place: Place,
+        selection: Selection,
+        pool: TensorPool | None,
+        earlier: EarlierDump | None = None,
+    ) -> None:
         self.config = config
         self.step = step
         self.step_directory = layout.step_dir(config.dump_path, step)
@@ -70,23 +83,28 @@ class StepRecord:
         self.tally = Tally()
         self._pool = pool
         self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
-        tensors = pool is not None
-        _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
-        self.writer = StepWriter(
-            self.directory,
-            task=config.task,
-            level=config.level,
-            framework="pytorch",
-            extra_info=config.extra_info,
-            tensors=tensors,
-            lazy=True,
-            shown_as=shown_as,
-        )
+        check = make_check(config, step, place.rank, self.directory, selection, pool, earlier, self._end_early)
+        self.check = check
+        for name in (layout.TENSORS, EXTRA_INFO):
+            _remove_tensor_files(os.path.join(self.directory, name))
+        settings: dict[str, Any] = {
+            "task": config.task,
+            "level": config.level,
+            "framework": "pytorch",
+            "extra_info": config.extra_info,
+            "tensors": pool is not None and config.task != "nan_check",
+            "lazy": True,
+            "shown_as": shown_as,
+        }
+        if check is None:
+            self.writer = writer_class(config)(self.directory, **settings)
+        else:
+            self.writer = CheckedWriter(check, self.report, self.directory, **settings)
         self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
-        self.encoder = Encoder(saver, self.report)
-        self.save_all = config.task == "tensor"
+        self.encoder = make_encoder(config, self.writer, saver if check is None else check.held, self.report)
+        self.save_all = config.task == "tensor" and check is None
         sides = selection.sides
         self.observers = GradientObservers(
             self.encoder,
@@ -113,7 +131,11 @@ class StepRecord:
 
     def saves(self, name: str) -> bool:
         """Whether an entry's tensors get files."""
-        return self.save_all or (self.saver is not None and self.selection.saves_tensors(name))
+        if self.save_all:
+            return True
+        if self.check is not None:
+            return self.check.saves(name)
+        return self.saver is not None and self.selection.saves_tensors(name)
 
     def count(self, tensors: int) -> None:
         """Add to the number of recorded tensors."""
@@ -156,6 +178,11 @@ class StepRecord:
             self._loose_parents.add(name)
             self.writer.add_call(name, None)
 
+    def _end_early(self) -> None:
+        """Nothing more of this step is recorded; what is running keeps its place and is ended as usual."""
+        self.selection = Nothing(self.selection)
+        self.observers.takes_all = False
+
     def _late(self) -> None:
         self.tally.late += 1
 
@@ -171,6 +198,7 @@ class StepRecord:
         self.parameter_gradients.close()
         for finish, _ in self.failed.values():
             finish()
+        self.encoder.settle()
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:
@@ -197,6 +225,8 @@ class StepRecord:
             where=layout.ERRORS,
             late=late,
         )
+        if self.check is not None:
+            text += f"; {self.check.summary()}"
         if not tally.calls:
             logger.warning(f"{text}: nothing was recorded between start() and step(){self._why_nothing()}")
         else:
