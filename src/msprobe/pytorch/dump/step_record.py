@@ -210,6 +210,8 @@ class StepRecord:
             reasons += of_files
         called, apis = self.counters.totals("Module.")
         self.writer.meta.update(meta.counts(tally, self._told, called, apis))
+        if self.check is not None:
+            self.writer.meta.update(self.check.facts())
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
         text = closing_line(
