@@ -21,7 +21,7 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
 @pytest.mark.parametrize(
     ("content", "field", "feature"),
     [
-        *(({"task": task}, '"task"', f"task {task}") for task in ("structure", "nan_check", "acc_check")),
+        *(({"task": task}, '"task"', f"task {task}") for task in ("structure", "acc_check")),
         ({"level": "debug"}, '"level"', "saving by hand (level debug)"),
         ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording kernels (level L2)"),
         *(
@@ -29,12 +29,7 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
             for task in ("statistics", "tensor")
             for mode in ("md5", "xor")
         ),
-        ({"task": "tensor", "tensor": {"diff_nums": 3}}, '"tensor"."diff_nums"', "ending after some differences (diff_nums)"),
         ({"async_dump": True}, '"async_dump"', "asynchronous recording"),
-        *(
-            ({"dump_enable": value}, '"dump_enable"', "switching recording on and off from the file (dump_enable)")
-            for value in (True, False)
-        ),
         ({"load": {"path": ".", "modules": ["Module.a.B.forward.0"]}}, '"load"', "loading recorded inputs into modules (load)"),
     ],
 )
@@ -45,14 +40,6 @@ def test_not_yet(problems: Problems, content: dict[str, Any], field: str, featur
     found = problems(content)
     assert len(found) == 1
     assert found[0].startswith(f"config.json: {field} is {json.dumps(value)}: {feature} is not available yet: ")
-
-
-def test_bench_path_is_not_there_yet(problems: Problems) -> None:
-    found = problems({"task": "tensor", "tensor": {"bench_path": ".", "summary_mode": "md5"}})
-    assert [line.split(": ")[1:3] for line in found] == [
-        ['"tensor"."summary_mode" is "md5"', "summary_mode md5 is not available yet"],
-        ['"tensor"."bench_path" is "."', "comparing with an earlier dump while recording is not available yet"],
-    ]
 
 
 def test_mindspore_is_not_there_yet(problems: Problems) -> None:
@@ -82,8 +69,10 @@ def test_available_now(load: Load) -> None:
                 "precision": "high",
                 "risk_level": "CORE",
             }
-            assert load({**content, task: section, "async_dump": False, "dump_enable": None, "load": None}).task == task
+            assert load({**content, task: section, "async_dump": False, "dump_enable": level == "L0", "load": None}).task == task
     assert load({"task": "tensor", "tensor": {"bench_path": None, "diff_nums": 1}}).section.diff_nums == 1
+    assert load({"task": "tensor", "tensor": {"bench_path": ".", "diff_nums": 3}}).section.bench_path == "."
+    assert load({"task": "nan_check", "nan_check": {"tensor_list": ["log"]}}).level == "L1"
     assert load({"level": "mix", "statistics": {"tensor_list": ["relu"], "scope": ["Tensor.a.0.forward", "Module.a.B.forward.0"]}})
 
 

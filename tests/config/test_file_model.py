@@ -63,7 +63,6 @@ def test_good_common_values(load: Load, warnings: list[str], field: str, value: 
         ("scope", None, ()),
         ("scope", ["Tensor.add.0.forward", "Torch.add.1.backward"], ("Tensor.add.0.forward", "Torch.add.1.backward")),
         ("list", ["Torch.add.0.forward", "relu", "relu", "name-regex(("], ("Torch.add.0.forward", "relu", "relu", "name-regex((")),
-        ("list", [""], ("",)),
         ("list", None, ()),
         ("tensor_list", ["relu"], ("relu",)),
         ("tensor_list", None, ()),

@@ -16,6 +16,7 @@ TREE, *INTERFACES = [block.text for block in blocks(ROOT / "docs" / "architectur
 SOURCE = ROOT / "src" / "msprobe"
 MODULES = {
     "numerics": "msprobe.numerics",
+    "checksum": "msprobe.numerics.checksum",
     "config": "msprobe.config",
     "layout": "msprobe.format.layout",
     "names": "msprobe.format.names",

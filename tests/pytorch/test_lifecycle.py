@@ -270,7 +270,10 @@ def test_a_module_under_two_names_has_the_first(tmp_path: Path, run: Run) -> Non
         ({"model": nn.ReLU(), "rank_id": -1}, ["rank_id", "-1"]),
         ({"model": nn.ReLU(), "rank_id": True}, ["rank_id", "True"]),
         ({"model": nn.ReLU(), "rank_id": "0"}, ["rank_id", "'0'"]),
-        ({"model": nn.ReLU(), "token_range": [0, 1]}, ["token_range", "not available"]),
+        *(
+            ({"model": nn.ReLU(), "token_range": wrong}, ["token_range", repr(wrong), "0 <= first <= last"])
+            for wrong in ([2, 1], [-1, 1], [0], [0, 1, 2], [0, True], [0, 1.0], ["0", 1], 3, "12", {0, 1}, {0: 1, 1: 2})
+        ),
     ],
 )
 def test_wrong_arguments_of_start(tmp_path: Path, run: Run, level: str, arguments: dict[str, Any], words: list[str]) -> None:

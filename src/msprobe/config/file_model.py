@@ -73,8 +73,8 @@ class TensorSection(_Selecting):
     summary_mode: SummaryMode = Field(default="statistics", description="As in section statistics, without the list.", examples=["md5"])
     bench_path: Path | None = Field(
         default=None,
-        description="Dump directory recorded with summary_mode md5; only tensors of calls that differ from it are stored. "
-        "Needs summary_mode md5 here too. PyTorch only.",
+        description="Dump directory of an earlier run; only tensors of calls that differ from it are stored. Compared by checksum where "
+        "both have summary_mode md5, else by statistics, which see less. PyTorch only.",
         examples=["./bench_dump_path"],
     )
     diff_nums: DiffNums = Field(
@@ -107,7 +107,7 @@ class NanCheckSection(_Selecting):
     """Task nan_check: looks for NaN and Inf while APIs run. PyTorch at level L1 only."""
 
     tensor_list: Names | None = _names(
-        (), "Parts of names of the APIs that are examined element by element, upper and lower case ignored.", ["truediv"]
+        (), "Parts of names of the APIs whose values are saved in extra-info when they overflow, upper and lower case ignored.", ["truediv"]
     )
 
 

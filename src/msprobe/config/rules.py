@@ -166,8 +166,6 @@ def _directories(config: Config) -> Iterator[Problem]:
         reason = why_not_directory(section.bench_path)
         if reason:
             yield (config.task, "bench_path"), section.bench_path, reason
-        if section.summary_mode != "md5":
-            yield (config.task, "bench_path"), section.bench_path, 'needs "summary_mode": "md5", in the earlier dump and here'
     if config.task == "acc_check":
         reason = why_not_writable(section.error_data_path)
         if reason:

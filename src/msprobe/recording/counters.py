@@ -25,3 +25,8 @@ class Counters:
             return False
         self._next[name] = number
         return True
+
+    def totals(self, prefix: str) -> tuple[int, int]:
+        """How many of the names begin with `prefix`, and how many calls the other names had altogether."""
+        found = [name.startswith(prefix) for name in self._next]
+        return sum(found), sum(count for count, is_found in zip(self._next.values(), found, strict=True) if not is_found)

@@ -53,15 +53,17 @@ def _versions() -> dict[str, Any]:
     return _known
 
 
-def counts(tally: Any, reasons: Counter[str]) -> dict[str, Any]:
+def counts(tally: Any, reasons: Counter[str], modules_called: int, api_calls: int) -> dict[str, Any]:
     """Known when the step ends.
 
     Args:
         tally: the step's numbers.
         reasons: text of what was not recorded -> how often.
+        modules_called, api_calls: all that came by, those included that the configuration leaves out.
     """
     return {
         "recorded": {"tensors": tally.tensors, "calls": tally.calls, "apis": tally.apis, "modules": len(tally.modules)},
+        "seen": {"apis": api_calls, "modules": modules_called},
         "hooked_modules": tally.modules_hooked,
         "milliseconds_added": round(tally.spent * 1e3, 3),
         "not_recorded": dict(reasons.most_common(_MAX_REASONS)),

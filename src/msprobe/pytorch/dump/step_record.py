@@ -14,6 +14,11 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
+from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
+from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
+from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
+from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
+from msprobe.pytorch.dump.closing_line import closing_line
 from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
@@ -52,9 +57,18 @@ class StepRecord:
         place: where this process writes.
         selection: what is recorded.
         pool: writes tensor files; None where no values are kept.
+        earlier: the dump that this run is compared with.
     """
 
-    def __init__(self, config: Config, step: int, place: Place, selection: Selection, pool: TensorPool | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        step: int,
+        place: Place,
+        selection: Selection,
+        pool: TensorPool | None,
+        earlier: EarlierDump | None = None,
+    ) -> None:
         self.config = config
         self.step = step
         self.step_directory = layout.step_dir(config.dump_path, step)
@@ -64,24 +78,29 @@ class StepRecord:
         self.counters = Counters()
         self.tally = Tally()
         self._pool = pool
-        self._pool_before = (pool.files, pool.bytes_written, sum(pool.problems.values())) if pool is not None else (0, 0, 0)
-        tensors = pool is not None
-        _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
-        self.writer = StepWriter(
-            self.directory,
-            task=config.task,
-            level=config.level,
-            framework="pytorch",
-            extra_info=config.extra_info,
-            tensors=tensors,
-            lazy=True,
-            shown_as=shown_as,
-        )
+        self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
+        check = make_check(config, step, place.rank, self.directory, selection, pool, earlier, self._end_early)
+        self.check = check
+        for name in (layout.TENSORS, EXTRA_INFO):
+            _remove_tensor_files(os.path.join(self.directory, name))
+        settings: dict[str, Any] = {
+            "task": config.task,
+            "level": config.level,
+            "framework": "pytorch",
+            "extra_info": config.extra_info,
+            "tensors": pool is not None and config.task != "nan_check",
+            "lazy": True,
+            "shown_as": shown_as,
+        }
+        if check is None:
+            self.writer = StepWriter(self.directory, **settings)
+        else:
+            self.writer = CheckedWriter(check, self.report, self.directory, **settings)
         self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
-        self.encoder = Encoder(saver, self.report)
-        self.save_all = config.task == "tensor"
+        self.encoder = Encoder(saver if check is None else check.held, self.report)
+        self.save_all = config.task == "tensor" and check is None
         sides = selection.sides
         self.observers = GradientObservers(
             self.encoder,
@@ -98,6 +117,7 @@ class StepRecord:
         self.failed: dict[str, tuple[Callable[[], None], str | None]] = {}
         """API calls that raised, what makes their entry final, and their parent: inputs only. Their name is free for the next call."""
         self._told: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
         self._loose_parents: set[str] = set()
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
@@ -107,7 +127,11 @@ class StepRecord:
 
     def saves(self, name: str) -> bool:
         """Whether an entry's tensors get files."""
-        return self.save_all or (self.saver is not None and self.selection.saves_tensors(name))
+        if self.save_all:
+            return True
+        if self.check is not None:
+            return self.check.saves(name)
+        return self.saver is not None and self.selection.saves_tensors(name)
 
     def count(self, tensors: int) -> None:
         """Add to the number of recorded tensors."""
@@ -135,6 +159,8 @@ class StepRecord:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
+        if len(self._reasons) < 1000 or reason in self._reasons:
+            self._reasons[reason] += 1
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1
@@ -146,6 +172,11 @@ class StepRecord:
         if name not in self._loose_parents:
             self._loose_parents.add(name)
             self.writer.add_call(name, None)
+
+    def _end_early(self) -> None:
+        """Nothing more of this step is recorded; what is running keeps its place and is ended as usual."""
+        self.selection = Nothing(self.selection)
+        self.observers.takes_all = False
 
     def _late(self) -> None:
         self.tally.late += 1
@@ -162,29 +193,34 @@ class StepRecord:
         self.parameter_gradients.close()
         for finish, _ in self.failed.values():
             finish()
-        tally = self.tally
-        lost, size = tally.not_recorded, 0
+        tally, reasons, size = self.tally, self._reasons, 0
+        lost = tally.not_recorded
         if self._pool is not None:
-            _, bytes_before, problems_before = self._pool_before
+            bytes_before, problems_before = self._pool_before
             self._pool.drain()
-            lost += sum(self._pool.problems.values()) - problems_before
             size += self._pool.bytes_written - bytes_before
-        self.writer.meta.update(meta.counts(tally, self._told))
+            of_files = Counter(self._pool.problems) - problems_before
+            lost += of_files.total()
+            reasons += of_files
+        called, apis = self.counters.totals("Module.")
+        self.writer.meta.update(meta.counts(tally, self._told, called, apis))
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
-        lost += sum(report.problems.values())
-        size += report.bytes_written
-        parts = [f"modules {len(tally.modules)}/{tally.modules_hooked}"] if tally.modules_hooked else []
-        if self.config.level != "L0":
-            parts.append(f"APIs {tally.apis}")
-        text = (
-            f"[step {self.step}] recorded {tally.tensors} tensors of {tally.calls} calls ({', '.join(parts)}), "
-            f"{size / 1e6:.1f} MB, +{tally.spent * 1e3:.0f} ms"
+        text = closing_line(
+            self.step,
+            tensors=tally.tensors,
+            calls=tally.calls,
+            modules=(len(tally.modules), tally.modules_hooked) if tally.modules_hooked else None,
+            apis=(tally.apis, apis) if self.config.level != "L0" else None,
+            size=size + report.bytes_written,
+            seconds=tally.spent,
+            lost=lost + sum(report.problems.values()),
+            reasons=reasons + Counter(report.problems),
+            where=layout.ERRORS,
+            late=late,
         )
-        if lost:
-            text += f"; not recorded: {lost} (see {layout.ERRORS})"
-        if late:
-            text += f"; {late} calls of earlier steps had their backward pass after their step had ended"
+        if self.check is not None:
+            text += f"; {self.check.summary()}"
         if not tally.calls:
             logger.warning(f"{text}: nothing was recorded between start() and step(){self._why_nothing()}")
         else:

@@ -1,0 +1,121 @@
+"""The dump at `bench_path`: found, checked and read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe.config import Config
+from msprobe.errors import ConfigError, DumpFormatError
+from msprobe.format import layout, reader
+from msprobe.log import logger
+
+_COMPARABLE = ("statistics", "tensor")
+
+
+@dataclass(frozen=True)
+class EarlierStep:
+    """One step of one process of the earlier run.
+
+    Attributes:
+        directory: where it lies.
+        data: entry name -> value.
+        ours: this tool made it: what it says of means, norms and gradients is computed as here.
+    """
+
+    directory: Path
+    data: dict[str, Any]
+    ours: bool
+
+
+class EarlierDump:
+    """The dump that a run is compared with while it runs, and how many differences have been found; one for a process.
+
+    Args:
+        config: its fields `bench_path` and `diff_nums` are set.
+
+    Raises:
+        ConfigError: there is no dump at `bench_path`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        assert config.section.bench_path is not None
+        self.shown = config.section.bench_path
+        self.limit = config.section.diff_nums
+        self.found = 0
+        """Differences so far, in all steps."""
+        self._root = Path(os.path.abspath(self.shown))
+        self._told: set[str] = set()
+        self._read: dict[Path, EarlierStep] = {}
+        if self._root == Path(os.path.abspath(config.dump_path)):
+            raise ConfigError(f"{self._where(config)}: this is dump_path too, where the new dump goes; give them different directories")
+        reason = self._why_no_dump()
+        if reason:
+            raise ConfigError(f"{self._where(config)}: {reason}")
+
+    def is_of(self, config: Config) -> bool:
+        """Whether this is what `config` asks for."""
+        return (self.shown, self.limit) == (config.section.bench_path, config.section.diff_nums)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `diff_nums` differences have been found: there is nothing left to look for."""
+        return 0 < self.limit <= self.found
+
+    def step(self, number: int, rank: int | None) -> EarlierStep | None:
+        """The same step of the same rank; None, and a warning, where the earlier run has none that can be read."""
+        try:
+            directory = self._directory(number, rank)
+            return self._read.pop(directory, None) or _read(directory)
+        except (DumpFormatError, OSError) as problem:
+            text = str(problem)
+            if text not in self._told:
+                self._told.add(text)
+                logger.warning(f"step {number} is not compared with bench_path: {text}")
+            return None
+
+    def _where(self, config: Config) -> str:
+        return f'{config.source}: "{config.task}"."bench_path" is "{self.shown}"'
+
+    def _why_no_dump(self) -> str:
+        try:
+            steps = layout.steps(self._root)
+            if not steps:
+                inside = os.path.exists(self._root / layout.DUMP) or layout.ranks(self._root) or layout.procs(self._root)
+                return f"holds no step0, step1 ...; {'name the directory above the steps' if inside else 'it is no dump'}"
+            found = [path for step in steps.values() for path in _processes(step) if (path / layout.DUMP).exists()]
+            if not found:
+                return f"no {layout.DUMP} in its steps; it is no complete dump"
+            self._read[found[0]] = _read(found[0])
+        except (DumpFormatError, OSError) as problem:
+            return str(problem)
+        return ""
+
+    def _directory(self, number: int, rank: int | None) -> Path:
+        step = layout.steps(self._root).get(number)
+        if step is None:
+            raise DumpFormatError(f"{self.shown} has no step{number}")
+        if rank is not None and rank in (ranks := layout.ranks(step)):
+            return ranks[rank]
+        processes = _processes(step)
+        if len(processes) == 1 and not rank:
+            return processes[0]
+        wanted = "one process" if rank is None else f"rank{rank}"
+        raise DumpFormatError(f"{step} holds {', '.join(path.name for path in processes[:4]) or 'nothing'}, and not {wanted}")
+
+
+def _processes(step: Path) -> list[Path]:
+    return [*layout.ranks(step).values(), *layout.procs(step).values()]
+
+
+def _read(directory: Path) -> EarlierStep:
+    dump = reader.read_dump(directory)
+    if dump.task not in _COMPARABLE:
+        raise DumpFormatError(f'{dump.path} was recorded with task "{dump.task}"; what can be compared is "statistics" and "tensor"')
+    try:
+        ours = "msprobe" in reader.read_meta(directory)
+    except DumpFormatError:
+        ours = True  # there is a meta.json, which the existing tool does not write
+    return EarlierStep(directory, dump.data, ours)

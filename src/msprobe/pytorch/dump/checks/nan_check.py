@@ -1,0 +1,156 @@
+"""Task nan_check: which call gave out NaN or an infinity, and whether it was the call's own doing.
+
+Each entry gets `is_nan`, 0 or 1, instead of statistics. It is told from the values that a call took in and gave out, in the one pass that
+statistics take:
+
+- NaN in what it gave out is always 1;
+- an infinity is 1 unless one of the same sign was among what it took in: a mask of -Infinity that is passed on is no overflow;
+- a value that could not be read leaves it null, unless another one decides.
+
+`non_finite` says which kinds were taken in, given out, and produced (given out but not taken in); it stands only where there are any. A
+record of a tensor that holds some has the kinds under the same key.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
+
+EXTRA_INFO = "extra-info"
+"""The directory of values that `tensor_list` asks for, beside dump.json."""
+FILE_KEY = "extra_info"
+NAN, HIGH, LOW = "nan", "inf", "-inf"
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_TAKEN_IN = ("input_args", "input_kwargs", "input")
+_UNKNOWN = "?"
+
+
+def notice() -> str:
+    """What the user is told when recording begins."""
+    text = "nan_check looks at the values that calls take in and give out"
+    if importlib.util.find_spec("torch_npu") is not None:
+        text += (
+            ". The status register of the NPU is not read: overflows inside an operator that its output does not show, and integers"
+            " that saturate, are not found; that would need torch_npu's npu_nan_test and CANN 8.5 or later"
+        )
+    return text
+
+
+class NanCheck:
+    """The check of one step.
+
+    Args:
+        held: holds the values of the calls that `tensor_list` names, None where it names none.
+        asked: whether `tensor_list` names this entry.
+        keep_input: False leaves what was taken in out of the entries (`data_mode`).
+    """
+
+    def __init__(self, held: HeldTensors | None, asked: Callable[[str], bool], keep_input: bool) -> None:
+        self.held = held
+        self._asked = asked
+        self._keep_input = keep_input
+        self.found = 0
+        self.produced = 0
+        self.unread = 0
+        self._first = ""
+
+    def saves(self, name: str) -> bool:
+        """See `Check.saves`."""
+        return self.held is not None and self._asked(name)
+
+    def called(self, name: str, parent: str | None) -> None:
+        """See `Check.called`."""
+
+    def begins(self, name: str, data: dict[str, Any]) -> None:
+        """See `Check.begins`: statistics are never written."""
+        for _ in _kinds(data):
+            pass
+
+    def ends(self, name: str, data: dict[str, Any]) -> None:
+        """See `Check.ends`."""
+        taken = set(_kinds([data[key] for key in _TAKEN_IN if key in data]))
+        given = set(_kinds(data.get("output")))
+        unread = _UNKNOWN in given
+        taken.discard(_UNKNOWN)
+        given.discard(_UNKNOWN)
+        produced = given - taken
+        bad = bool(produced) or NAN in given
+        if not self._keep_input:
+            for key in _TAKEN_IN:
+                data.pop(key, None)
+        data["is_nan"] = 1 if bad else None if unread else 0
+        if taken or given:
+            data["non_finite"] = {"input": _sorted(taken), "output": _sorted(given), "produced": _sorted(produced)}
+        if unread and not bad:
+            self.unread += 1
+        if bad:
+            self.found += 1
+            if produced:
+                self.produced += 1
+                self._first = self._first or name
+        if self.held is not None:
+            if bad and self._asked(name):
+                self.held.write(name, data, FILE_KEY)
+            else:
+                self.held.forget(name)
+
+    def summary(self) -> str:
+        """See `Check.summary`."""
+        text = "no NaN, no overflow"
+        if self.found:
+            text = f"{self.found} calls gave out NaN or an infinity"
+            if self.produced:
+                text += f", {self.produced} of them produced it, first {self._first}"
+        return f"{text}; {self.unread} calls gave out what could not be read" if self.unread else text
+
+
+def _kinds(record: Any) -> Iterator[str]:
+    """The kinds of non-finite values in records of any nesting; their statistics go, and what they said of infinities and NaN stays."""
+    if isinstance(record, list):
+        for item in record:
+            yield from _kinds(item)
+    elif isinstance(record, dict):
+        # A dict of the user's may have any keys, but none of them leads to a text.
+        if isinstance(record.get("dtype"), str):
+            if "Max" in record:
+                _mark(record)
+            if "non_finite" in record:
+                yield from record["non_finite"] or (_UNKNOWN,)
+        elif isinstance(record.get("type"), str):
+            yield from _kinds_of_number(record.get("value"), record["type"])
+        else:
+            for item in record.values():
+                yield from _kinds(item)
+
+
+def _mark(record: dict[str, Any]) -> None:
+    """Put `non_finite` in the place of a tensor's statistics: the kinds, null where they are not known, nothing where there are none."""
+    high, low = record["Max"], record["Min"]
+    for key in _STATISTICS:
+        record.pop(key, None)
+    if high is None:
+        if 0 not in record.get("shape", ()) and ("float" in record["dtype"] or "complex" in record["dtype"]):
+            record["non_finite"] = None
+    elif isinstance(high, float):
+        if math.isnan(high):
+            record["non_finite"] = [NAN]  # infinities beside it cannot be told
+        elif high == math.inf or low == -math.inf:
+            record["non_finite"] = [kind for kind, there in ((HIGH, high == math.inf), (LOW, low == -math.inf)) if there]
+
+
+def _kinds_of_number(value: Any, kind: str) -> Iterator[str]:
+    parts = [value]
+    if isinstance(value, str) and kind.startswith("complex"):
+        number = complex(value)
+        parts = [number.real, number.imag]
+    for part in parts:
+        if isinstance(part, float) and not math.isfinite(part):
+            yield NAN if math.isnan(part) else HIGH if part > 0 else LOW
+
+
+def _sorted(kinds: set[str]) -> list[str]:
+    return [kind for kind in (NAN, HIGH, LOW) if kind in kinds]

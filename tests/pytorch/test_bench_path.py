@@ -1,0 +1,378 @@
+"""bench_path and diff_nums: where a run parts from an earlier one, told and saved while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from capturing import Run, Step, configured, forget_debugger, tensors
+
+from msprobe.errors import ConfigError
+from msprobe.pytorch.dump.checks.same_records import Verdict, verdict
+
+BENCH = "earlier"
+
+
+class Scaled(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by `factor`."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * Scaled.factor
+
+
+def module(eps: float) -> Any:
+    """The reference's sample: f and h add eps inside, g does not."""
+    made: Any = types.ModuleType("nd")
+    made.f = lambda x, y: x * 2 + eps
+    made.g = lambda x: x + 1
+    made.h = lambda x: {"a": x + eps}
+    made.i = lambda x: x.mul_(2).add_(eps)
+    made.s = lambda x: Scaled.apply(x)
+    return made
+
+
+def sample(functions: Any) -> None:
+    x = torch.ones(3)
+    functions.g(x)
+    functions.f(x, x)
+    functions.h(x)
+    functions.f(x, x * 3)
+    functions.g(functions.f(x, x))
+
+
+def run(
+    directory: Path, body: Callable[[Any], Any], *, eps: float = 0.0, steps: int = 1, model: Any = None, level: str = "L1", **section: Any
+) -> Run:
+    """Record `body` with the functions of `module(eps)`; with bench_path in `section` as task tensor, else as statistics."""
+    forget_debugger()
+    directory.mkdir(exist_ok=True)
+    task = "tensor" if "bench_path" in section else section.pop("task", "statistics")
+    if level == "L1":
+        section.setdefault("list", ["Nd"])
+    debugger = configured(directory, task=task, level=level, **{task: section})
+    functions = module(eps)
+    for name in "fghis":
+        debugger.register_custom_api(functions, name, "Nd")
+    for _ in range(steps):
+        debugger.start(model)
+        body(functions)
+        debugger.stop()
+        debugger.step()
+    for name in "fghis":
+        debugger.restore_custom_api(functions, name)
+    return Run(directory / "dump")
+
+
+def compared(tmp_path: Path, body: Callable[[Any], Any] = sample, eps: float = 0.1, diff_nums: int = -1, **more: Any) -> Run:
+    """The run with eps, after an earlier one without."""
+    run(tmp_path / BENCH, body, **{k: v for k, v in more.items() if k in ("steps", "model", "level", "list")})
+    return run(tmp_path / "run", body, eps=eps, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=diff_nums, **more)
+
+
+def saved(step: Step) -> list[str]:
+    """The entries with files; each file that is named is there, and each that is there is named."""
+    named = [record["data_name"] for record in tensors(list(step.data.values())) if "data_name" in record]
+    assert sorted(named) == sorted(path.name for path in (step.directory / "dump_tensor_data").iterdir())
+    return [name for name, entry in step.data.items() if "data_name" in json.dumps(entry)]
+
+
+def test_the_sample(tmp_path: Path) -> None:
+    made = compared(tmp_path, steps=2)
+    assert made.steps == [0, 1]
+    for number in (0, 1):
+        step = made.step(number)
+        assert step.names == ["Nd.g.0.forward", "Nd.f.0.forward", "Nd.h.0.forward", "Nd.f.1.forward", "Nd.f.2.forward", "Nd.g.1.forward"]
+        # The reference looks at no nested output, so it has no files of h; all others are the same.
+        assert saved(step) == ["Nd.f.0.forward", "Nd.h.0.forward", "Nd.f.1.forward", "Nd.f.2.forward"]
+        assert list(step.data["Nd.f.0.forward"]["output"][0])[-2:] == ["requires_grad", "data_name"]
+    files = made.step().directory / "dump_tensor_data"
+    assert torch.equal(torch.load(files / "Nd.f.1.forward.input.1.pt", weights_only=True), torch.ones(3) * 3)
+    assert torch.equal(torch.load(files / "Nd.h.0.forward.output.0.a.pt", weights_only=True), torch.ones(3) + 0.1)
+
+
+@pytest.mark.parametrize(("diff_nums", "names"), [(1, ["g.0", "f.0"]), (2, ["g.0", "f.0", "h.0"]), (3, ["g.0", "f.0", "h.0", "f.1"])])
+def test_recording_ends_after_so_many(tmp_path: Path, diff_nums: int, names: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        made = compared(tmp_path, diff_nums=diff_nums, steps=3)
+    assert made.steps == [0]
+    assert made.step().names == [f"Nd.{name}.forward" for name in names]
+    assert saved(made.step()) == [f"Nd.{name}.forward" for name in names[1:]]
+    assert f"diff_nums: {diff_nums} differences have been found, recording ends here" in caplog.text
+
+
+def test_the_number_is_of_all_steps(tmp_path: Path) -> None:
+    made = compared(tmp_path, diff_nums=5, steps=3)
+    assert made.steps == [0, 1] and saved(made.step(1)) == ["Nd.f.0.forward"]
+
+
+def test_equal_runs_keep_no_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, eps=0.0).step()
+    assert saved(step) == [] and step.dump["task"] == "tensor"
+    assert "differences from bench_path: 0; the same: 6" in caplog.text
+
+
+def test_what_a_call_overwrote_is_saved_as_it_was(tmp_path: Path) -> None:
+    step = compared(tmp_path, lambda functions: functions.i(torch.ones(2))).step()
+    assert saved(step) == ["Nd.i.0.forward"]
+    before = torch.load(step.directory / "dump_tensor_data" / "Nd.i.0.forward.input.0.pt", weights_only=True)
+    assert before.tolist() == [1, 1]
+
+
+def test_a_difference_in_the_backward_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(functions: Any) -> None:
+        x = torch.ones(3, requires_grad=True)
+        y = functions.s(functions.g(x)) * 2
+        y.sum().backward()
+        Scaled.factor = 3.0
+
+    monkeypatch.setattr(Scaled, "factor", 1.0)
+    step = compared(tmp_path, body, eps=0.0).step()
+    assert saved(step) == ["Nd.s.0.backward"]
+    files = sorted(path.name for path in (step.directory / "dump_tensor_data").iterdir())
+    assert files == ["Nd.s.0.backward.input.0.pt", "Nd.s.0.backward.output.0.pt"]
+
+
+def test_gradients_behind_a_forward_difference(tmp_path: Path) -> None:
+    """A gradient computed from values that differed already is no difference of its own."""
+
+    def body(functions: Any) -> None:
+        x = torch.ones(3, requires_grad=True)
+        torch.exp(functions.f(x, x)).sum().backward()
+
+    step = compared(tmp_path, body, list=["Nd", "exp", "sum"]).step()
+    assert saved(step) == ["Nd.f.0.forward"]
+    assert "Torch.exp.0.backward" in step.data
+
+
+class Inside(torch.nn.Module):
+    def __init__(self, functions: list[Any]) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.functions = functions
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.functions[0].s(self.functions[0].f(x, x)))
+
+
+def deep(functions_now: list[Any]) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(3, 3), Inside(functions_now)), torch.nn.ReLU())
+
+
+@pytest.mark.parametrize(("eps", "names"), [(0.1, ["Nd.f.0.forward"]), (0.0, ["Tensor.__mul__.0.forward", "Nd.s.0.backward"])])
+def test_modules_around_a_difference_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eps: float, names: list[str]) -> None:
+    functions_now: list[Any] = []
+    model = deep(functions_now)
+
+    def body(functions: Any) -> None:
+        functions_now[:] = [functions]
+        model.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        if not eps:
+            Scaled.factor = 2.0
+
+    monkeypatch.setattr(Scaled, "factor", 1.0)
+    step = compared(tmp_path, body, eps=eps, model=model, level="mix").step()
+    assert saved(step) == names
+    assert {"Module.0.Sequential.forward.0", "Module.0.1.Inside.backward.0"} <= set(step.names)
+
+
+def test_modules_that_run_when_recording_ends_are_ended(tmp_path: Path) -> None:
+    functions_now: list[Any] = []
+    model = deep(functions_now)
+
+    def body(functions: Any) -> None:
+        functions_now[:] = [functions]
+        model(torch.ones(2, 3)).sum().backward()
+
+    step = compared(tmp_path, body, model=model, level="mix", diff_nums=1).step()
+    assert saved(step) == ["Nd.f.0.forward"]
+    rest = step.names[step.names.index("Nd.f.0.forward") + 1 :]
+    assert rest == ["Module.0.1.Inside.forward.0", "Module.0.Sequential.forward.0"]
+    assert all("output" in step.data[name] and step.data[name]["output"] is not None for name in rest)
+
+
+def test_other_weights_are_other_input(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+
+    def body(_: Any) -> None:
+        model(torch.ones(2, 3))
+        with torch.no_grad():
+            model[0].weight.add_(1.0)
+
+    assert saved(compared(tmp_path, body, model=model, level="L0").step()) == []
+
+
+def test_a_parameters_gradient_alone(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+
+    def body(_: Any) -> None:
+        model(torch.ones(2, 3)).sum().backward()  # the second time the gradient is added to the first one
+
+    assert saved(compared(tmp_path, body, model=model, level="L0").step()) == ["Module.0.Linear.parameters_grad.0"]
+
+
+def test_calls_that_only_one_run_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path / BENCH, sample)
+
+    def other(functions: Any) -> None:
+        sample(functions)
+        functions.g(torch.ones(2))
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = run(tmp_path / "run", other, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=-1).step()
+    assert "Nd.g.2.forward" in step.names and saved(step) == []
+    assert "the same: 6; not in it: 1" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        run(tmp_path / "less", lambda f: f.g(torch.ones(3)), bench_path=str(tmp_path / "run" / "dump"))
+    assert "the same: 1; only in it: 6" in caplog.text
+
+
+def test_a_call_that_raises_in_one_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    columns = iter((3, 2))
+
+    def body(_: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            torch.matmul(torch.ones(2, 3), torch.ones(next(columns), 3))
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, body, list=["matmul"]).step()
+    assert saved(step) == [] and "not comparable: 1" in caplog.text
+
+
+def test_a_step_that_the_earlier_run_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path / BENCH, sample)
+    made = run(tmp_path / "run", sample, eps=0.1, steps=2, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=-1)
+    assert len(saved(made.step(0))) == 4 and saved(made.step(1)) == []
+    assert "step 1 is not compared with bench_path" in caplog.text and "has no step1" in caplog.text
+
+
+def test_two_processes_in_the_earlier_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    earlier = run(tmp_path / BENCH, sample)
+    first = earlier.step().directory
+    shutil.copytree(first, first.parent / "proc1")
+    assert saved(run(tmp_path / "run", sample, eps=0.1, bench_path=str(earlier.root)).step()) == []
+    assert "and not one process" in caplog.text
+
+
+def test_the_rank_is_found(tmp_path: Path) -> None:
+    earlier = run(tmp_path / BENCH, sample)
+    directory = earlier.step().directory
+    shutil.copytree(directory, directory.parent / "rank1")
+    directory.rename(directory.parent / "rank0")
+    forget_debugger()
+    (tmp_path / "run").mkdir()
+    debugger = configured(tmp_path / "run", task="tensor", level="L1", tensor={"bench_path": str(earlier.root), "list": ["Torch"]})
+    debugger.start(rank_id=1)
+    debugger.stop()
+    debugger.step()
+    assert (tmp_path / "run" / "dump" / "step0" / "rank1").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda root: None, "holds no step0, step1 ...; it is no dump"),
+        (lambda root: (root / "step0").mkdir(), "no dump.json in its steps"),
+        (lambda root: (root / "proc3").mkdir(), "name the directory above the steps"),
+        (lambda root: _dump(root, "{"), "is cut off"),
+        (lambda root: _dump(root, '{"task": "nan_check", "data": {}}'), 'was recorded with task "nan_check"'),
+        (lambda root: _dump(root, "[]"), "holds a JSON array instead of an object"),
+    ],
+)
+def test_no_dump_is_one_error_at_the_start(tmp_path: Path, prepare: Any, reason: str) -> None:
+    root = tmp_path / "it"
+    root.mkdir()
+    prepare(root)
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, task="tensor", level="L1", tensor={"bench_path": str(root)})
+    assert f'"tensor"."bench_path" is "{root}": ' in str(caught.value) and reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def _dump(root: Path, text: str) -> None:
+    (root / "step0" / "proc1").mkdir(parents=True)
+    (root / "step0" / "proc1" / "dump.json").write_text(text)
+
+
+def test_no_directory_and_the_same_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'"tensor"."bench_path" is ".*nowhere": no such directory'):
+        configured(tmp_path, task="tensor", level="L1", tensor={"bench_path": str(tmp_path / "nowhere")})
+    (tmp_path / "dump").mkdir()
+    with pytest.raises(ConfigError, match="this is dump_path too"):
+        configured(tmp_path, task="tensor", level="L1", tensor={"bench_path": str(tmp_path / "dump")})
+
+
+def test_the_existing_tools_dump(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its means and norms are in the tensor's precision, and its gradients are those of the graph's last node."""
+
+    def body(functions: Any) -> None:
+        functions.f(torch.ones(3, requires_grad=True), 1).sum().backward()
+
+    earlier = run(tmp_path / BENCH, body).step()
+    (earlier.directory / "meta.json").unlink()
+    dump = earlier.dump
+    dump["data"]["Nd.f.0.forward"]["output"][0]["Norm"] += 1e-7
+    (earlier.directory / "dump.json").write_text(json.dumps(dump))
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = run(tmp_path / "run", body, bench_path=str(tmp_path / BENCH / "dump")).step()
+    assert saved(step) == [] and "the same: 1; not comparable: 1" in caplog.text
+
+
+# --- records -------------------------------------------------------------------------------------------------------------------------
+def tensor(**fields: Any) -> dict[str, Any]:
+    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5, "Norm": 1.0} | fields
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (tensor(), tensor(), "same"),
+        (tensor(), tensor(Norm=1.1), "other"),
+        (tensor(Max=float("nan")), tensor(Max=float("nan")), "same"),
+        (tensor(md5="0a"), tensor(md5="0a", Max=3.0), "same"),
+        (tensor(md5="0a"), tensor(md5="0b"), "other"),
+        (tensor(md5="0a"), tensor(), "same"),
+        (tensor(md5="0a", Max=None), tensor(md5="0x0a", Max=None), "unknown"),
+        (tensor(md5="0x0a", Max=None), tensor(md5="0x0a", Max=None), "same"),
+        (tensor(Max=None), tensor(), "unknown"),
+        (tensor(shape=[0], Max=None), tensor(shape=[0], Max=None), "same"),
+        (tensor(shape=[2, 1]), tensor(), "other"),
+        (tensor(dtype="torch.float16"), tensor(), "other"),
+        (tensor(), None, "other"),
+        (None, None, "same"),
+        ([tensor()], [tensor(), tensor()], "other"),
+        ([tensor(), tensor(Max=None)], [tensor(), tensor()], "unknown"),
+        ([tensor(Max=None), tensor(Max=2.0)], [tensor(), tensor()], "other"),
+        ({"a": tensor()}, {"a": tensor()}, "same"),
+        ({"a": tensor()}, {"b": tensor()}, "other"),
+        ({"type": tensor(), "dtype": tensor()}, {"type": tensor(), "dtype": tensor(Max=2.0)}, "other"),
+        ({"type": "int", "value": 1}, {"type": "int", "value": 2}, "other"),
+        ({"type": "float", "value": float("nan")}, {"type": "float", "value": float("nan")}, "same"),
+        (tensor(), {"type": "int", "value": 2}, "other"),
+    ],
+)
+def test_records(ours: Any, theirs: Any, expected: str) -> None:
+    assert verdict(ours, theirs, plain=True) is Verdict(expected)
+    assert verdict(theirs, ours, plain=True) is Verdict(expected)
+
+
+def test_numbers_count_only_where_asked() -> None:
+    assert verdict({"type": "int", "value": 1}, {"type": "int", "value": 2}, plain=False) is Verdict.SAME
