@@ -20,20 +20,29 @@ from typing import Any
 
 from common import HERE, Tool, machine, said_load, save, tools, torch_version
 
-MODES = {"L0": ("statistics", "L0"), "L1": ("statistics", "L1"), "mix": ("statistics", "mix"), "tensor": ("tensor", "mix")}
+MODES = {
+    "L0": ("statistics", "L0", "statistics"),
+    "L1": ("statistics", "L1", "statistics"),
+    "mix": ("statistics", "mix", "statistics"),
+    "md5": ("statistics", "mix", "md5"),
+    "tensor": ("tensor", "mix", "statistics"),
+}
 STEPS = {"s": 30, "m": 15, "l": 8}
 
 
-def measure(tool: Tool, task: str, level: str, size: str, steps: int) -> dict[str, float]:
+def measure(tool: Tool, task: str, level: str, summary: str, size: str, steps: int, root: str) -> dict[str, float]:
     """Run the workload once; gives the numbers of its RES line.
+
+    Its dump stays under `root` until all is measured: ext4 looks long for a place for a new file where many were deleted lately, and
+    the later runs would pay for it.
 
     Raises:
         SystemExit: the run failed.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        command = [tool.python, str(HERE / "step_cost.py"), task, level, "statistics", size, str(steps)]
-        environment = tool.environment({"DUMP_DIR": directory})
-        done = subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, check=False)
+    directory = tempfile.mkdtemp(dir=root)
+    command = [tool.python, str(HERE / "step_cost.py"), task, level, summary, size, str(steps)]
+    environment = tool.environment({"DUMP_DIR": directory, "KEEP_DUMP": "1"})
+    done = subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("RES ")), None)
     if done.returncode or line is None:
         sys.exit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -41,7 +50,7 @@ def measure(tool: Tool, task: str, level: str, size: str, steps: int) -> dict[st
     return {key: float(value) for key, value in zip(words[::2], words[1::2], strict=True)}
 
 
-def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None) -> list[dict[str, Any]]:
+def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None, root: str) -> list[dict[str, Any]]:
     """Measure; one row for each size and mode, printed when it is complete."""
     measured = tools()
     rows = []
@@ -56,10 +65,10 @@ def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None) -> l
         for _ in range(rounds):
             for tool in measured:
                 loads.append(machine()["load"][0])
-                without = measure(tool, "none", "L0", size, steps or STEPS[size])["median_ms"]
+                without = measure(tool, "none", "L0", "statistics", size, steps or STEPS[size], root)["median_ms"]
                 plain[tool.name].append(without)
                 for mode in modes:
-                    numbers = measure(tool, *MODES[mode], size, steps or STEPS[size])
+                    numbers = measure(tool, *MODES[mode], size, steps or STEPS[size], root)
                     added[mode, tool.name].append(numbers["median_ms"] - without)
                     fastest[mode, tool.name] = min(numbers["median_ms"], fastest.get((mode, tool.name), float("inf")))
                     output[mode, tool.name] = numbers
@@ -88,16 +97,18 @@ def main() -> None:
     """Parse arguments, measure, save."""
     parser = argparse.ArgumentParser(description="What recording adds to a training step.")
     parser.add_argument("--sizes", default="s,m,l", help="of s (width 64), m (256), l (768)")
-    parser.add_argument("--modes", default=",".join(MODES), help="L0, L1, mix: statistics at that level; tensor: all tensors, at mix")
+    parser.add_argument("--modes", default=",".join(MODES), help="L0, L1, mix: statistics at that level; md5 and tensor at mix")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="steps in each process; 30, 15 and 8 for s, m and l when not given")
+    parser.add_argument("--directory", help="where the dumps go meanwhile; the system's temporary directory when not given")
     arguments = parser.parse_args()
     sizes, modes = arguments.sizes.split(","), arguments.modes.split(",")
     if not set(sizes) <= STEPS.keys() or not set(modes) <= MODES.keys():
         parser.error(f"sizes are among {', '.join(STEPS)}, modes among {', '.join(MODES)}")
     before = machine()
     print(said_load())
-    rows = run(sizes, modes, arguments.rounds, arguments.steps)
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
+        rows = run(sizes, modes, arguments.rounds, arguments.steps, root)
     print(said_load())
     content = {"machine": before, "after": machine(), "torch": {tool.name: torch_version(tool) for tool in tools()}, "rows": rows}
     print(f"saved as {save('step', content)}")

@@ -113,7 +113,8 @@ if out:
             if st.st_ino not in seen:          # a hard-linked file takes its space once
                 seen.add(st.st_ino)
                 size_bytes += st.st_size
-    shutil.rmtree(out)
+    if "KEEP_DUMP" not in os.environ:
+        shutil.rmtree(out)
 print("RES", task, level, summary, size, "median_ms", round(1e3 * statistics.median(times[1:]), 2), "first_ms", round(1e3 * times[0], 1),
       "bytes_per_step", size_bytes // steps, "files_per_step", files // steps,
       "rss_step20_mb", round(rss_step20, 2), "rss_last_mb", round(rss_last, 2))

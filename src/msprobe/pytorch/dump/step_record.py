@@ -19,14 +19,14 @@ from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
 from msprobe.pytorch.dump.closing_line import closing_line
-from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
+from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import TensorPool
 
 
 @dataclass
@@ -93,13 +93,13 @@ class StepRecord:
             "shown_as": shown_as,
         }
         if check is None:
-            self.writer = StepWriter(self.directory, **settings)
+            self.writer = writer_class(config)(self.directory, **settings)
         else:
             self.writer = CheckedWriter(check, self.report, self.directory, **settings)
         self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
-        self.encoder = Encoder(saver if check is None else check.held, self.report)
+        self.encoder = make_encoder(config, self.writer, saver if check is None else check.held, self.report)
         self.save_all = config.task == "tensor" and check is None
         sides = selection.sides
         self.observers = GradientObservers(
@@ -193,6 +193,7 @@ class StepRecord:
         self.parameter_gradients.close()
         for finish, _ in self.failed.values():
             finish()
+        self.encoder.settle()
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:
