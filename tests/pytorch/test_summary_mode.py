@@ -253,3 +253,29 @@ def test_arrays_keep_their_statistics(tmp_path: Path) -> None:
     model = Holder()
     step = record(tmp_path, lambda: model.probe(np.arange(4.0)), model=model, level="L0", summary_mode="xor")
     assert statistics(step.only("forward")["input_args"][0]) == (3.0, 0.0, 1.5, pytest.approx(14**0.5))
+
+
+WAYS = [{"summary_mode": "md5"}, {"summary_mode": "xor"}, {"async_dump": True}, {"task": "structure"}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "".join(map(str, way.values())))
+def test_training_stays_as_it_was(tmp_path: Path, way: dict[str, Any]) -> None:
+    def run(watched: bool) -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        model = nn.Sequential()
+        model.net = net = Net()
+        optimizer = torch.optim.AdamW(net.parameters())
+
+        def body() -> None:
+            for _ in range(2):
+                optimizer.zero_grad()
+                train(net)
+                optimizer.step()
+
+        if watched:
+            assert record(tmp_path, body, model=model, level="mix", **way).errors == ""
+        else:
+            body()
+        return [*(p.detach() for p in net.parameters()), *(p.grad for p in net.parameters()), torch.rand(1)]
+
+    assert all(torch.equal(a, b) for a, b in zip(run(False), run(True), strict=True))
