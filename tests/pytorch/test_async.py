@@ -20,7 +20,7 @@ from msprobe.errors import ConfigError
 from msprobe.format import tensor_file
 from msprobe.numerics.checksum import xor_checksum
 from msprobe.pytorch import PrecisionDebugger
-from msprobe.pytorch.dump import staging
+from msprobe.pytorch.dump import device_statistics, staging
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.summaries import Holds
@@ -153,6 +153,19 @@ def test_xor_without_waiting(tmp_path: Path) -> None:
         assert WAITED == []
         staged.end()
     assert [r["md5"] for r in records] == [xor_checksum(v) for v in values]
+
+
+@pytest.mark.parametrize("kind", ["transposed", "in the middle of a word", "quantized", "complex", "bool"])
+def test_xor_on_a_device_is_that_of_the_host(kind: str) -> None:
+    tensor = {
+        "transposed": torch.randn(3, 5).t(),
+        "in the middle of a word": torch.arange(20, dtype=torch.uint8)[3:19],
+        "quantized": torch.quantize_per_tensor(torch.randn(11), 0.1, 0, torch.qint8),
+        "complex": torch.randn(3, dtype=torch.complex64).conj().resolve_conj(),
+        "bool": torch.tensor([True, False, True]),
+    }[kind]
+    ((text, *_),) = device_statistics.read([device_statistics.launch_xor(tensor)])
+    assert text == xor_checksum(tensor)
 
 
 def test_values_are_those_at_the_time_of_the_call(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def launch(tensor: torch.Tensor) -> Launched:
 
 def launch_xor(tensor: torch.Tensor) -> Launched:
     """Begin to add up the 64-bit words of a strided tensor that is not empty by XOR; takes the tensor's memory once more."""
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
     raw = tensor.contiguous().reshape(-1).view(torch.uint8)
     if raw.numel() % 8 or raw.storage_offset() % 8:
         raw = torch.cat([raw, raw.new_zeros(-raw.numel() % 8)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,6 +28,9 @@ from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
 from msprobe.writer import TensorPool
+
+_PLACE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
+"""Where in a call a value stands: the closing line leaves it out, and so counts equal reasons together."""
 
 
 @dataclass
@@ -159,8 +163,9 @@ class StepRecord:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
-        if len(self._reasons) < 1000 or reason in self._reasons:
-            self._reasons[reason] += 1
+        why = reason[found.end() :] if (found := _PLACE.match(reason)) else reason
+        if len(self._reasons) < 1000 or why in self._reasons:
+            self._reasons[why] += 1
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1
@@ -194,6 +199,8 @@ class StepRecord:
         for finish, _ in self.failed.values():
             finish()
         self.encoder.settle()
+        if self.config.task == "structure":
+            self.tally.tensors = 0  # gradients of parameters were counted as they came
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:

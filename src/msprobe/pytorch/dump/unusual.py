@@ -79,7 +79,7 @@ def _fill(
         if readable.numel() and (holds is Holds.XOR or not readable.is_complex()):
             if holds is not Holds.XOR and readable.dtype not in _CODE:
                 return f"no statistics for dtype {readable.dtype}"
-            later(readable, record)
+            later(plain if holds is Holds.XOR else readable, record)
         return ""
     if holds is Holds.XOR and plain is readable and not plain.is_cpu:
         if plain.numel():
