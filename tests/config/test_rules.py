@@ -195,6 +195,9 @@ def test_bench_path(problems: Problems, load: Load, warnings: list[str]) -> None
     assert together[0].startswith(f'{where} ".": compares while the step runs, and async_dump has the values only when it ends')
     load({"task": "tensor", "tensor": {"diff_nums": 3}})
     assert warnings == ['config.json: "tensor"."diff_nums" has no effect without bench_path']
+    warnings.clear()
+    load({"task": "tensor", "level": "debug", "tensor": {"bench_path": "."}})
+    assert warnings == ['config.json: "tensor"."bench_path" has no effect at level "debug"']
 
 
 def test_dump_path_with_something_in_the_way(problems: Problems, tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def useless_fields(config: Config) -> Iterator[tuple[Loc, str]]:
         yield (config.task, "list"), 'holds "", which is a part of every name: everything is recorded'
     if "" in section.tensor_list and config.level != "debug":
         yield (config.task, "tensor_list"), 'holds "", which is a part of every name: all tensors are saved'
+    if section.bench_path is not None and config.level in ("debug", "L2"):
+        yield (config.task, "bench_path"), f'has no effect at level "{config.level}"'
     if section.diff_nums != 1 and section.bench_path is None:
         yield (config.task, "diff_nums"), "has no effect without bench_path"
 
