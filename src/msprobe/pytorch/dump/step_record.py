@@ -199,6 +199,8 @@ class StepRecord:
         for finish, _ in self.failed.values():
             finish()
         self.encoder.settle()
+        if self.config.task == "structure":
+            self.tally.tensors = 0  # gradients of parameters were counted as they came
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:
