@@ -41,7 +41,7 @@ VALUES: dict[str, Any] = {
 
 def run(each: Any, values: Any) -> Any:
     leaves: list[Any] = []
-    records, tensors, ordinary = each(values, CLASSES, TABLE, leaves, lambda value, name: ["other", name])
+    records, tensors, _ = each(values, CLASSES, TABLE, leaves, lambda value, name: ["other", name])
     return repr(records), tensors, [id(leaf) for leaf in leaves]
 
 
