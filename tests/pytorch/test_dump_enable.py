@@ -135,6 +135,14 @@ def test_one_look_is_one_stat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             {"statistics": {"scope": ["Functional.relu.0.forward", "Functional.relu.0.forward"]}},
             lambda step: set(step.data) == {"Functional.relu.0.forward"},
         ),
+        ({}, {"statistics": {"summary_mode": "md5"}}, lambda step: "md5" in step.only("relu.0.forward")["output"][0]),
+        (
+            {"summary_mode": "md5"},
+            {"statistics": {"summary_mode": "xor"}},
+            lambda step: "Max" not in step.only("relu.0.forward")["output"][0],
+        ),
+        ({"level": "mix"}, {"task": "structure"}, lambda step: step.data == {} and "Module.0.Linear.forward.0" in step.construct),
+        ({}, {"task": "nan_check"}, lambda step: step.only("relu.0.forward")["is_nan"] == 0 if step.dump["task"] == "nan_check" else False),
         ({}, {"statistics": {"tensor_list": ["relu"]}}, lambda step: len(list(step.directory.glob("dump_tensor_data/*"))) == 4),
     ],
 )

@@ -30,15 +30,11 @@ def _is_set(value: Any) -> bool:
 
 NOT_YET: tuple[Row, ...] = (
     Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
-    Row("task", _among("structure"), "task structure", 'use "statistics" or "tensor"'),
     Row("task", _among("acc_check"), "task acc_check", 'use "statistics" or "tensor"'),
     Row("task", _among("overflow_check"), "task overflow_check", 'use "statistics" or "tensor"'),
     Row("task", _among("exception_dump"), "task exception_dump", 'use "statistics" or "tensor"'),
     Row("level", _among("L2"), "recording kernels (level L2)", 'use "L0", "L1" or "mix"'),
     Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
-    Row("section.summary_mode", _among("md5"), "summary_mode md5", 'use "statistics"'),
-    Row("section.summary_mode", _among("xor"), "summary_mode xor", 'use "statistics"'),
-    Row("async_dump", lambda value: value is True, "asynchronous recording", "set it to false or leave it out"),
     Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
 

@@ -93,6 +93,12 @@ def _async_dump(config: Config) -> Iterator[Problem]:
             [],
             ("async_dump with task tensor keeps whole tensors in device memory until the step ends, so name here what is to be recorded"),
         )
+    if config.section.bench_path is not None:
+        yield (
+            (config.task, "bench_path"),
+            config.section.bench_path,
+            "compares while the step runs, and async_dump has the values only when it ends; leave one of them out",
+        )
     mode = config.section.summary_mode
     if mode == "md5" or (isinstance(mode, tuple) and "md5" in mode):
         yield (config.task, "summary_mode"), mode, 'async_dump cannot compute checksums; use "statistics", or set async_dump to false'

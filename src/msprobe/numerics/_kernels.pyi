@@ -6,7 +6,7 @@ def summarize_strided(address: int, code: int, shape: tuple[int, ...], strides: 
 def describe_each(
     values: tuple[Any, ...],
     classes: tuple[type, type],
-    table: dict[Any, tuple[str, int, str]],
+    table: dict[Any, tuple[Any, ...]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
     /,
@@ -14,12 +14,12 @@ def describe_each(
 def describe_items(
     values: dict[str, Any],
     classes: tuple[type, type],
-    table: dict[Any, tuple[str, int, str]],
+    table: dict[Any, tuple[Any, ...]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
     /,
 ) -> tuple[dict[str, Any], int, bool]: ...
-def describe(tensor: Any, table: dict[Any, tuple[str, int, str]], /) -> dict[str, Any] | None: ...
+def describe(tensor: Any, table: dict[Any, tuple[Any, ...]], /) -> dict[str, Any] | None: ...
 def compare_pair(address_a: int, code_a: int, address_b: int, code_b: int, numel: int, /) -> tuple[Any, ...]: ...
 def set_threads(n: int, /) -> int: ...
 def crc32_of(address: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...], /) -> int: ...

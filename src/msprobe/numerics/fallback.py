@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from .decode import decode, storage_dtype
 from .dtypes import DType, by_code
+from .fallback_checksum import crc32_of, xor_of
 
 EMPTY = (None, None, None, None)
 _CHUNK = 1 << 16
@@ -126,37 +127,36 @@ def _floats(chunks: Callable[[], Iterator[npt.NDArray[Any]]], dtype: DType, coun
     return (highest + 0.0, lowest + 0.0, mean, norm)
 
 
-def describe(tensor: Any, table: dict[Any, tuple[str, int, str]]) -> dict[str, Any] | None:
+def describe(tensor: Any, table: dict[Any, tuple[Any, ...]]) -> dict[str, Any] | None:
     """The record of a plain strided tensor in host memory, None for every other kind.
 
     Args:
         tensor: anything with the attributes of a torch tensor.
-        table: dtype object -> (type text, code, dtype text).
+        table: dtype object -> (type text, code, dtype text[, what the record holds]). It holds 0 or nothing: Max, Min, Mean, Norm; 1: and
+            md5, the CRC-32; 2: md5 alone, the XOR; 3: four None.
     """
     try:
         row = table.get(tensor.dtype)
         if row is None or tensor.is_cpu is not True or tensor.is_neg() or tensor.is_conj():
             return None
-        type_text, code, dtype_text = row
+        type_text, code, dtype_text, holds = row if len(row) > 3 else (*row, 0)
         shape = tuple(int(n) for n in tensor.shape)
         count = math.prod(shape)
         address = tensor.data_ptr()  # raises for tensors without memory
         if not address and count:
             return None
-        if tensor.is_contiguous():
-            high, low, mean, norm = summarize(address, code, count)
+        record: dict[str, Any] = {"type": type_text, "dtype": dtype_text, "shape": list(shape)}
+        strides = tensor.stride()
+        if holds == 2:
+            checksum = xor_of(address, by_code(code).itemsize, shape, strides)
+            record["md5"] = f"0x{checksum:016x}" if count else None
         else:
-            high, low, mean, norm = summarize_strided(address, code, shape, tensor.stride())
-        return {
-            "type": type_text,
-            "dtype": dtype_text,
-            "shape": list(shape),
-            "Max": high,
-            "Min": low,
-            "Mean": mean,
-            "Norm": norm,
-            "requires_grad": tensor.requires_grad,
-        }
+            summary = EMPTY if holds == 3 else summarize_strided(address, code, shape, strides)
+            record["Max"], record["Min"], record["Mean"], record["Norm"] = summary
+        record["requires_grad"] = tensor.requires_grad
+        if holds == 1:
+            record["md5"] = f"{crc32_of(address, by_code(code).itemsize, shape, strides):08x}"
+        return record
     except Exception:  # whatever kind of tensor refused an answer: the caller has a slower way that finds out
         return None
 
@@ -171,7 +171,7 @@ def _plain_record(value: Any) -> dict[str, Any] | None:
 def describe_each(
     values: tuple[Any, ...],
     classes: tuple[type, type],
-    table: dict[Any, tuple[str, int, str]],
+    table: dict[Any, tuple[Any, ...]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
 ) -> tuple[list[Any], int, bool]:
@@ -196,7 +196,7 @@ def describe_each(
 def describe_items(
     values: dict[str, Any],
     classes: tuple[type, type],
-    table: dict[Any, tuple[str, int, str]],
+    table: dict[Any, tuple[Any, ...]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
 ) -> tuple[dict[str, Any], int, bool]:
@@ -217,7 +217,7 @@ def _value_record(
     value: Any,
     name: Any,
     classes: tuple[type, type],
-    table: dict[Any, tuple[str, int, str]],
+    table: dict[Any, tuple[Any, ...]],
     leaves: list[Any],
     other: Callable[[Any, Any], Any],
 ) -> tuple[Any, bool]:

@@ -3,245 +3,38 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from time import perf_counter
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
-import torch
-
-from msprobe import log, numerics
-from msprobe.config import Config
-from msprobe.contain import let_through
-from msprobe.errors import MsprobeException, UsageError
+from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
-from msprobe.pytorch.dump.api_dump.api_table import ApiTable
-from msprobe.pytorch.dump.api_dump.operation_files import read_operation_files
-from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
-from msprobe.pytorch.dump.checks.choosing import earlier_dump
-from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
-from msprobe.pytorch.dump.distributed import late_rank
-from msprobe.pytorch.dump.module_dump.naming import checked_models
-from msprobe.pytorch.dump.place import Place
-from msprobe.pytorch.dump.recorder import Recorder
-from msprobe.pytorch.dump.step_record import StepRecord, Tally
-from msprobe.pytorch.dump.token_range import TokenRange, checked_range
-from msprobe.pytorch.dump.window import Window, remove_stale_modes
-from msprobe.pytorch.live_config import LiveConfig, changes
-from msprobe.pytorch.process import current_rank
-from msprobe.pytorch.selecting import make_selection
-from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
-from msprobe.recording.stacks import StackCache
-from msprobe.recording.unmatched import NamesSeen
-from msprobe.writer import TensorPool
-
-Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
+from msprobe.pytorch.live_config import LiveConfig
+from msprobe.pytorch.session import Model, Session, contained
+from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
+from msprobe.pytorch.torch_internals import while_tracing
 
 
-class _Session:
-    """The state behind the one debugger of a process."""
-
-    def __init__(self, live: LiveConfig) -> None:
-        if not numerics.HAVE_KERNELS:
-            logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
-        self.lock = threading.RLock()
-        self.number = 0
-        self.names_seen = NamesSeen()
-        self.place: Place | None = None
-        self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
-        self.window: Window | None = None
-        self.tokens: TokenRange | None = None
-        self.step: StepRecord | None = None
-        self.late = 0
-        self.ended: list[Tally] = []
-        """Tallies of the latest steps: backward passes that come too late are counted there."""
-        self.told_rank = self.told_model = self.told_last = False
-        self.pid = os.getpid()
-        try:
-            self._directory = os.getcwd()
-        except OSError:  # it has been removed: an absolute dump_path needs none
-            self._directory = ""
-        self.live = live
-        self._first = live.config
-        self._next: Config | None = None
-        """What the file says since the running step began; it holds from the next one on."""
-        self.enabled = live.config.dump_enable is not False
-        self.pool: TensorPool | None = None
-        self.earlier: EarlierDump | None = None
-        """The dump that the run is compared with while it runs."""
-        self.use(live.config)
-        if not self.enabled:
-            logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
-        atexit.register(self.at_exit)
-
-    def use(self, config: Config) -> None:
-        """Make everything that follows from the configuration alone; nothing is changed if that fails."""
-        self.earlier = earlier_dump(config, self.earlier)
-        uses_apis = config.level in ("L1", "mix")
-        self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
-        self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
-        self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
-        saves = config.task == "tensor" or bool(config.section.tensor_list)
-        if saves and self.pool is None:
-            self.pool = TensorPool()
-        self.saves = saves
-        self.config = config
-
-    def look_at_file(self) -> None:
-        """Take over what has changed in config.json: `dump_enable` at once, all else when the next step begins."""
-        changed = self.live.changed()
-        if changed is not None:
-            self._next = changed if changed != self.config else None
-            enabled = self.enabled if changed.dump_enable is None else changed.dump_enable
-            if enabled is not self.enabled or changed.dump_enable is None:
-                says = "is gone from the file" if changed.dump_enable is None else f"is {json.dumps(enabled)} now"
-                logger.info(f'"dump_enable" {says}: recording is {"on" if enabled else "off"} at step {self.number}')
-            self.enabled = enabled
-            different = changes(self.config, changed)
-            if different:
-                since = self.number if self.step is None else self.number + 1
-                logger.info(f"{changed.source} has changed: {', '.join(different)}; this holds from step {since} on")
-        if self._next is not None and self.step is None:
-            new, self._next = self._next, None
-            try:
-                self.use(new)
-                self.told_model = self.told_last = False
-            except MsprobeException as error:
-                logger.warning(f"{new.source} has changed, and cannot be used; recording goes on as before:\n{error}")
-
-    def start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
-        if self.config is self._first:
-            _check_model(model, self.config.level)
-        if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
-            raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
-        tokens = checked_range(model, token_range) if token_range is not None else None
-        if self.window is not None or self.tokens is not None or os.getpid() != self.pid:
-            return
-        config = self.config
-        began = perf_counter()
-        if self.live.watched:
-            self.look_at_file()
-            if not self.enabled:
-                return
-            config = self.config
-        if config.step and self.step is None and self.number not in config.step:
-            return
-        if self.earlier is not None and self.earlier.ended:
-            return
-        rank = current_rank() if rank_id is None else rank_id
-        log.set_rank(rank)
-        if config.rank and rank not in config.rank:
-            if rank is None and not self.told_rank:
-                self.told_rank = True
-                logger.warning('"rank" is set, but this process has no rank (no process group), so nothing is recorded; leave "rank" empty')
-            return
-        if config is not self._first and not self._has_model(model):
-            return
-        if tokens is None:
-            self.open(model, rank, began)
-        else:
-            begin, end = (lambda: self.open(model, rank)), self.close
-            self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
-
-    def _has_model(self, model: Model | None) -> bool:
-        """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
-        try:
-            _check_model(model, self.config.level)
-        except UsageError as error:
-            if not self.told_model:
-                self.told_model = True
-                logger.warning(f"{error}; such a start() records nothing")
-            return False
-        return True
-
-    def _from_hook(self, action: Callable[[], None]) -> None:
-        """Open or close while the user's model runs."""
-        with self.lock:
-            _contained(action, self)
-
-    def open(self, model: Model | None, rank: int | None, began: float | None = None) -> None:
-        """Recording is on from here; `began` is when start() was called."""
-        began = perf_counter() if began is None else began
-        config = self.config
-        if self.step is None:
-            if self.place is None or self.place.rank != rank or self.place.root != self.root:
-                if self.place is not None:
-                    self.place.release()
-                self.place = Place(self.root, self.number, rank)
-            pool = self.pool if self.saves else None
-            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), pool, self.earlier)
-            told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
-            told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
-        self.recorder.step = self.step
-        self.step.parameter_gradients.window_open = True
-        self.window = Window(self.recorder, self.table, self.spelling)
-        hooked = self.window.open(model if config.level != "L1" else None)
-        self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
-        self.step.tally.spent += perf_counter() - began
-
-    def close(self) -> None:
-        """Recording is off from here."""
-        window = self.window
-        if window is None:
-            remove_stale_modes()
-        if window is None or os.getpid() != self.pid:
-            return
-        began = perf_counter()
-        window.close()
-        self.window = None
-        self.recorder.step = None
-        if self.step is not None:
-            self.step.parameter_gradients.window_open = False
-            for text in self.step.selection.unmatched():
-                logger.warning(text)
-            self.step.tally.spent += perf_counter() - began
-
-    def stop(self) -> None:
-        self.close()
-        tokens, self.tokens = self.tokens, None
-        if tokens is not None:
-            tokens.close()
-
-    def at_exit(self) -> None:
-        """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
-        if os.getpid() != self.pid or PrecisionDebugger._session is not self:
-            return
-        if self.step is not None:
-            logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
-            self.end_step()
-        elif not self.ended and not self.enabled:
-            logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
-        elif not self.ended:
-            steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
-            logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; is start() called, in this process?")
-
-    def end_step(self) -> None:
-        self.stop()
-        remove_stale_modes()
-        step, self.step = self.step, None
-        self.number += 1
-        if step is None or os.getpid() != self.pid:
-            return
-        late = sum(tally.take_late() for tally in self.ended)
-        late_rank.close_step(step, self.place, late)
-        for text in step.selection.unmatched(ended=True):
-            logger.warning(text)
-        self.ended = [*self.ended[-3:], step.tally]
-        if self.config.step and self.number > max(self.config.step) and not self.told_last:
-            self.told_last = True
-            logger.info(f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded')
+@while_tracing
+def _tell_traced() -> None:
+    """start() stands in code that torch.compile traces now: there it is left out, and the code stays compiled."""
+    if not _traced:
+        _traced.append(True)
+        logger.warning(
+            "start() is called inside code that is being compiled or exported, where it does nothing: call it outside of that code (which "
+            'then runs eagerly until stop()), or do not compile while recording (torch.compiler.set_stance("force_eager"))'
+        )
 
 
-def _check_model(model: Model | None, level: str) -> None:
-    """Raise UsageError if start() was not given the model that a level needs."""
-    if level == "L1":
-        return
-    if model is None:
-        raise UsageError(f'start(model): model is missing; level "{level}" records modules and needs it')
-    checked_models(model)
+_traced: list[bool] = []
+"""Whether that has been told."""
+
+
+def _at_exit(session: Session) -> None:
+    """The interpreter ends; a debugger that another one has replaced says nothing."""
+    if PrecisionDebugger._session is session:
+        session.at_exit()
 
 
 def _forget_in_child() -> None:
@@ -277,7 +70,7 @@ class PrecisionDebugger:
     """
 
     _instance: PrecisionDebugger | None = None
-    _session: _Session | None = None
+    _session: Session | None = None
 
     def __new__(
         cls,
@@ -289,14 +82,15 @@ class PrecisionDebugger:
     ) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
             arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
-            PrecisionDebugger._session = _Session(LiveConfig(config_path, arguments))
+            PrecisionDebugger._session = Session(LiveConfig(config_path, arguments))
+            atexit.register(_at_exit, PrecisionDebugger._session)
             PrecisionDebugger._instance = super().__new__(cls)
         elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):
             logger.warning("there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored")
         return PrecisionDebugger._instance
 
     @classmethod
-    def _current(cls) -> _Session:
+    def _current(cls) -> Session:
         session = PrecisionDebugger._session
         if session is None:
             raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
@@ -315,23 +109,30 @@ class PrecisionDebugger:
         Raises:
             UsageError: `model` is missing or of a wrong type, or another argument is.
         """
+        if _is_compiling():
+            _tell_traced()
+            return
         session = cls._current()
         with session.lock:
-            _contained(lambda: session.start(model, token_range, rank_id), session)
+            contained(lambda: session.start(model, token_range, rank_id), session)
 
     @classmethod
     def stop(cls) -> None:
         """End recording. Gradients of what was recorded are still recorded until `step`."""
+        if _is_compiling():
+            return
         session = cls._current()
         with session.lock:
-            _contained(session.stop, session)
+            contained(session.stop, session)
 
     @classmethod
     def step(cls) -> None:
         """End the step: everything is on disk, and the next start() begins a new one."""
+        if _is_compiling():
+            return
         session = cls._current()
         with session.lock:
-            _contained(session.end_step, session)
+            contained(session.end_step, session)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
@@ -365,7 +166,7 @@ class PrecisionDebugger:
         """
         session = cls._current()
         with session.lock:
-            _contained(lambda: custom_api.register(module, api, api_prefix), session)
+            contained(lambda: custom_api.register(module, api, api_prefix), session)
 
     @classmethod
     def restore_custom_api(cls, module: Any, api: str) -> None:
@@ -376,22 +177,4 @@ class PrecisionDebugger:
         """
         session = cls._current()
         with session.lock:
-            _contained(lambda: custom_api.restore(module, api), session)
-
-
-def _contained(action: Any, session: _Session) -> None:
-    """Run an action of ours; a mistake of the user's is told, one of ours only logged: the training goes on."""
-    try:
-        action()
-    except MsprobeException:
-        raise
-    except Exception as error:
-        let_through(error)
-        logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
-        try:
-            if session.window is not None:
-                session.window.close()
-            session.window = session.recorder.step = None
-        except Exception as second:
-            let_through(second)
-            logger.error(f"could not switch recording off: {second!r}")
+            contained(lambda: custom_api.restore(module, api), session)

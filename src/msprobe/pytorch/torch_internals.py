@@ -228,6 +228,15 @@ def force_eager() -> Callable[[], None] | None:
     return restore
 
 
+def while_tracing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` is called while `torch.compile` traces a call of it, and its result is a constant of the compiled code.
+
+    What `torch.compiler.assume_constant_result` does, without importing dynamo.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether `torch.compile` stands behind this module's call."""
     return module.__dict__.get("_compiled_call_impl") is not None or unwrap_compiled(module) is not module

@@ -1,7 +1,5 @@
 /* The Python face of digest.h. Included by _kernels.c after describe.h, whose way of asking a tensor it uses. */
 
-#include "digest.h"
-
 /* What there is to know of a dtype: the size of an element, and where the negative and conjugate bits turn signs over. */
 enum { ROW_ITEM = 31, ROW_FLOAT = 32, ROW_COMPLEX = 64 };
 
@@ -189,6 +187,16 @@ static PyObject *hexadecimal(int kind, uint64_t value)
     char text[18] = "0x";
     for (int k = n - 1; k >= 0; k--, value >>= 4) text[at + k] = digits[value & 15];
     return PyUnicode_FromStringAndSize(text, at + n);
+}
+
+/* The checksum as text; None for the XOR of nothing. Not for packed dtypes, nor for the conjugate or the negative bit. */
+static PyObject *memory_digest(int kind, const Memory *memory, PyObject *shape, long code)
+{
+    DigestJob job;
+    job.kind = kind;
+    job.flips = 0;
+    if (!plan_source(&job, memory->address, ITEM_SIZE[code], shape, memory->strides)) return NULL;
+    return kind == DIGEST_XOR && !job.source.numel ? none() : hexadecimal(kind, run_digest(&job));
 }
 
 /* NULL without an error set: a tensor that has no plain memory here. */

@@ -3,15 +3,35 @@
 
 #include <math.h>
 
+#include "digest.h"
+
 enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_COUNT };
 static const char *const attribute_text[A_COUNT] = {
     "dtype", "is_cpu", "is_neg", "is_conj", "shape", "data_ptr", "is_contiguous", "stride", "requires_grad",
 };
 static PyObject *attribute[A_COUNT];
 
-enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_COUNT };
-static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad"};
+enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, K_COUNT };
+static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5"};
 static PyObject *key[K_COUNT];
+
+/* What a record holds beside its structure: the last element of a table's row. */
+enum { HOLDS_STATISTICS, HOLDS_STATISTICS_AND_CRC32, HOLDS_XOR, HOLDS_NULLS, HOLDS_COUNT };
+/* The keys of a record in their order, each list ended by -1. */
+static const int keys_of[HOLDS_COUNT][K_COUNT + 1] = {
+    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
+    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, -1},
+    {K_TYPE, K_DTYPE, K_SHAPE, K_MD5, K_REQUIRES_GRAD, -1},
+    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
+};
+
+/* Where a tensor's elements lie; strides NULL: side by side. */
+typedef struct {
+    void *address;
+    PyObject *strides;
+} Memory;
+
+static PyObject *memory_digest(int kind, const Memory *memory, PyObject *shape, long code); /* checksum.h */
 
 enum { W_BOOL, W_INT, W_FLOAT, W_STR, W_COUNT };
 static const char *const class_text[W_COUNT] = {"bool", "int", "float", "str"};
@@ -65,36 +85,47 @@ static PyObject *shape_list(PyObject *shape, int64_t *numel)
     return list;
 }
 
-/* (Max, Min, Mean, Norm) of the tensor's memory; NULL without an error set where it has none of the plain kind. */
-static PyObject *memory_summary(PyObject *tensor, PyObject *shape, long code, int64_t numel)
+/* 0: it has no memory of the plain kind, with or without an error set. */
+static int find_memory(PyObject *tensor, int64_t numel, Memory *memory)
 {
     PyObject *pointer = ask(tensor, A_DATA_PTR);
-    if (!pointer) return NULL;
-    void *address = PyLong_AsVoidPtr(pointer);
+    if (!pointer) return 0;
+    memory->address = PyLong_AsVoidPtr(pointer);
     Py_DECREF(pointer);
-    if (PyErr_Occurred() || (!address && numel)) return NULL;
+    if (PyErr_Occurred() || (!memory->address && numel)) return 0;
     int contiguous = says_yes(ask(tensor, A_IS_CONTIGUOUS));
-    if (contiguous < 0) return NULL;
-    if (contiguous) {
-        SummaryJob job;
-        source_contiguous(&job.source, address, (int)code, numel);
-        return run_summary(&job);
-    }
-    PyObject *strides = ask(tensor, A_STRIDE);
-    if (!strides) return NULL;
-    PyObject *result = strided_summary(address, code, shape, strides);
-    Py_DECREF(strides);
-    return result;
+    if (contiguous == 0) memory->strides = ask(tensor, A_STRIDE);
+    return contiguous == 1 || memory->strides;
+}
+
+/* (Max, Min, Mean, Norm) of the memory. */
+static PyObject *memory_summary(const Memory *memory, PyObject *shape, long code, int64_t numel)
+{
+    if (memory->strides) return strided_summary(memory->address, code, shape, memory->strides);
+    SummaryJob job;
+    source_contiguous(&job.source, memory->address, (int)code, numel);
+    return run_summary(&job);
 }
 
 PyDoc_STRVAR(describe_doc, "describe(tensor, table, /)\n--\n\n"
 "The record of a plain strided tensor in host memory, None for every other kind.\n"
-"table: dtype object -> (type text, code, dtype text).");
+"table: dtype object -> (type text, code, dtype text[, what it holds]). It holds 0 or nothing: Max, Min, Mean, Norm; 1: and md5, the CRC-32;\n"
+"2: md5 alone, the XOR; 3: four None.");
+
+static int holds_of(PyObject *row)
+{
+    if (PyTuple_Size(row) < 4) return HOLDS_STATISTICS;
+    long holds = PyLong_AsLong(PyTuple_GetItem(row, 3));
+    if (holds >= 0 && holds < HOLDS_COUNT) return (int)holds;
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "a record cannot hold %ld", holds);
+    return -1;
+}
 
 /* The record; NULL with an error set, or without one for a tensor of another kind. *leaf: whether it requires grad. */
 static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
 {
     PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL, *shape = NULL;
+    Memory memory = {NULL, NULL};
     int64_t numel = 0;
     PyObject *dtype = PyObject_GetAttr(tensor, attribute[A_DTYPE]);
     if (!dtype) goto done;
@@ -104,7 +135,8 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     PyObject *type_text = PyTuple_GetItem(row, 0), *code_object = PyTuple_GetItem(row, 1), *dtype_text = PyTuple_GetItem(row, 2);
     if (!type_text || !code_object || !dtype_text) goto done;
     long code = PyLong_AsLong(code_object);
-    if (!check_code(code)) goto done;
+    int holds = holds_of(row);
+    if (holds < 0 || !check_code(code)) goto done;
     if (says_yes(PyObject_GetAttr(tensor, attribute[A_IS_CPU])) != 1) goto done;
     if (says_yes(ask(tensor, A_IS_NEG)) != 0) goto done;
     if ((code == C_C32 || code == C_C64 || code == C_C128) && says_yes(ask(tensor, A_IS_CONJ)) != 0) goto done;
@@ -112,8 +144,14 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     if (!shape) goto done;
     values[K_SHAPE] = shape_list(shape, &numel);
     if (!values[K_SHAPE]) goto done;
-    summary = memory_summary(tensor, shape, code, numel);
-    if (!summary) goto done;
+    if (!find_memory(tensor, numel, &memory)) goto done;
+    if (holds == HOLDS_STATISTICS_AND_CRC32 || holds == HOLDS_XOR) {
+        values[K_MD5] = memory_digest(holds == HOLDS_XOR ? DIGEST_XOR : DIGEST_CRC32, &memory, shape, code);
+        if (!values[K_MD5]) goto done;
+    }
+    if (holds == HOLDS_NULLS) summary = pack(none(), none(), none(), none());
+    else if (holds != HOLDS_XOR) summary = memory_summary(&memory, shape, code, numel);
+    if (!summary && holds != HOLDS_XOR) goto done;
     values[K_REQUIRES_GRAD] = PyObject_GetAttr(tensor, attribute[A_REQUIRES_GRAD]);
     if (!values[K_REQUIRES_GRAD]) goto done;
     *leaf = values[K_REQUIRES_GRAD] == Py_True;
@@ -121,16 +159,17 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     values[K_TYPE] = type_text;
     Py_INCREF(dtype_text);
     values[K_DTYPE] = dtype_text;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; summary && k < 4; k++) {
         PyObject *value = PyTuple_GetItem(summary, k);
         Py_XINCREF(value);
         values[K_MAX + k] = value;
     }
     record = PyDict_New();
-    for (int k = 0; record && k < K_COUNT; k++)
-        if (!values[k] || PyDict_SetItem(record, key[k], values[k]) < 0) Py_CLEAR(record);
+    for (const int *k = keys_of[holds]; record && *k >= 0; k++)
+        if (!values[*k] || PyDict_SetItem(record, key[*k], values[*k]) < 0) Py_CLEAR(record);
 done:
     for (int k = 0; k < K_COUNT; k++) Py_XDECREF(values[k]);
+    Py_XDECREF(memory.strides);
     Py_XDECREF(summary);
     Py_XDECREF(shape);
     if (record) return record;
@@ -176,7 +215,7 @@ static int is_ordinary_tensor(PyObject *record)
 {
     for (int k = K_MAX; k <= K_NORM; k++) {
         PyObject *value = PyDict_GetItem(record, key[k]);
-        if (!value || !is_ordinary(value)) return 0;
+        if (value && !is_ordinary(value)) return 0;
     }
     return 1;
 }

@@ -11,9 +11,10 @@ import torch
 
 from msprobe import numerics
 from msprobe.contain import let_through
-from msprobe.pytorch.dump import unusual
+from msprobe.pytorch.dump import summaries, unusual
 from msprobe.pytorch.dump.distributed.operations import is_operation, operation_record
 from msprobe.pytorch.dump.plain_values import PLAIN, plain_record
+from msprobe.pytorch.dump.summaries import Holds
 
 Record = Any
 """A JSON value in the shape of dump.json."""
@@ -24,9 +25,6 @@ _MAX_CONTAINERS = 10_000
 _WIDE = 1 << 4096
 """Integers beyond it are recorded as text."""
 _describe = numerics.describe
-_TABLE = {
-    getattr(torch, name): ("torch.Tensor", code, f"torch.{name}") for name, code in numerics.CODE.items() if hasattr(torch, name)
-}
 _describe_each, _describe_items = numerics.describe_each, numerics.describe_items
 _CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
@@ -52,26 +50,47 @@ class Side:
         """ids of the containers being walked."""
 
 
+Save = Callable[[torch.Tensor, Side, Path], str | None]
+"""`save(tensor, side, path)` keeps a tensor's values; gives the file's name or None."""
+
+
 class Encoder:
     """Makes records; statistics are taken from the tensor's memory at once.
 
     Args:
-        save: called as `save(tensor, side, path)` for each tensor whose values are kept; gives the file's name or None.
+        save: called for each tensor whose values are kept.
         report: called as `report(entry, reason)` for what could not be recorded.
+        holds: what the record of a tensor holds.
+        complex_statistics: False: complex tensors have four nulls.
+        md5_last: `md5` stands behind `data_name`.
     """
 
+    plain = True
+    """A tensor's record is what `numerics.describe` makes of it with `table`."""
+
     def __init__(
-        self, save: Callable[[torch.Tensor, Side, Path], str | None] | None, report: Callable[[str, str], None]
+        self,
+        save: Save | None,
+        report: Callable[[str, str], None],
+        holds: Holds = Holds.STATISTICS,
+        complex_statistics: bool = True,
+        md5_last: bool = False,
     ) -> None:
         self._save = save
         self._report = report
+        self._holds = holds
+        self._md5_last = md5_last and holds is Holds.MD5
+        self.table = summaries.table(holds, complex_statistics)
+        self.for_fast_hooks = (_describe, self.table, _Tensor)
 
     def positional(self, values: tuple[Any, ...], side: Side) -> list[Record]:
         """Records of positional values, in order."""
         if side.save:
             encode = self.value
             return [encode(value, (str(i),), side) for i, value in enumerate(values)]
-        records, tensors, ordinary = _describe_each(values, _CLASSES, _TABLE, side.leaves, lambda value, i: self.value(value, (str(i),), side))
+        records, tensors, ordinary = _describe_each(
+            values, _CLASSES, self.table, side.leaves, lambda value, i: self.value(value, (str(i),), side)
+        )
         side.tensors += tensors
         if not ordinary:
             side.ordinary = False
@@ -83,7 +102,9 @@ class Encoder:
             return {}
         if side.save:
             return {key: self._keyword_value(key, value, side) for key, value in values.items()}
-        records, tensors, ordinary = _describe_items(values, _CLASSES, _TABLE, side.leaves, lambda value, key: self._keyword_value(key, value, side))
+        records, tensors, ordinary = _describe_items(
+            values, _CLASSES, self.table, side.leaves, lambda value, key: self._keyword_value(key, value, side)
+        )
         side.tensors += tensors
         if not ordinary:
             side.ordinary = False
@@ -116,7 +137,7 @@ class Encoder:
     def gradient(self, gradient: Any, slot: int | str, side: Side) -> Record:
         """The record of one gradient: of a call's input or output, or of a parameter."""
         if type(gradient) is _Tensor and not side.save:
-            record = _describe(gradient, _TABLE)
+            record = _describe(gradient, self.table)
             if record is not None:
                 side.tensors += 1
                 return record
@@ -124,7 +145,7 @@ class Encoder:
 
     def tensor(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         """The record of a tensor of torch's own two classes."""
-        record = _describe(tensor, _TABLE)
+        record = _describe(tensor, self.table)
         if record is None:
             return self._unusual(tensor, path, side)
         if record["requires_grad"]:
@@ -133,6 +154,9 @@ class Encoder:
         if side.save and tensor.numel():
             self._keep(tensor, record, path, side)
         return record
+
+    def settle(self) -> None:
+        """The step ends: nothing may be outstanding afterwards."""
 
     def _keep(self, tensor: torch.Tensor, record: dict[str, Any], path: Path, side: Side) -> None:
         """Have the values saved, and name their file in the record."""
@@ -146,9 +170,11 @@ class Encoder:
         else:
             if name is not None:
                 record["data_name"] = name
+                if self._md5_last and "md5" in record:
+                    record["md5"] = record.pop("md5")
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
-        described = unusual.describe(tensor)
+        described = self._described(tensor, side)
         side.tensors += 1
         try:
             if tensor.requires_grad:
@@ -161,6 +187,9 @@ class Encoder:
         if side.save and described.plain is not None and described.plain.numel():
             self._keep(described.plain, record, path, side)
         return record
+
+    def _described(self, tensor: torch.Tensor, side: Side) -> unusual.Described:
+        return unusual.describe(tensor, self._holds)
 
     def _keyword_value(self, key: str, value: Any, side: Side) -> Record:
         kind = type(value)

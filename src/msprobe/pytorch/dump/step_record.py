@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,14 +20,17 @@ from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
 from msprobe.pytorch.dump.closing_line import closing_line
-from msprobe.pytorch.dump.encoder import Encoder
 from msprobe.pytorch.dump.gradients import GradientObservers
+from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.counters import Counters
 from msprobe.recording.selection import Selection
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import TensorPool
+
+_PLACE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
+"""Where in a call a value stands: the closing line leaves it out, and so counts equal reasons together."""
 
 
 @dataclass
@@ -93,13 +97,13 @@ class StepRecord:
             "shown_as": shown_as,
         }
         if check is None:
-            self.writer = StepWriter(self.directory, **settings)
+            self.writer = writer_class(config)(self.directory, **settings)
         else:
             self.writer = CheckedWriter(check, self.report, self.directory, **settings)
         self.writer.meta.update(meta.environment(step, place.rank))
         saver = TensorSaver(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.saver = saver
-        self.encoder = Encoder(saver if check is None else check.held, self.report)
+        self.encoder = make_encoder(config, self.writer, saver if check is None else check.held, self.report)
         self.save_all = config.task == "tensor" and check is None
         sides = selection.sides
         self.observers = GradientObservers(
@@ -159,8 +163,9 @@ class StepRecord:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
 
     def _note(self, entry: str, reason: str) -> None:
-        if len(self._reasons) < 1000 or reason in self._reasons:
-            self._reasons[reason] += 1
+        why = reason[found.end() :] if (found := _PLACE.match(reason)) else reason
+        if len(self._reasons) < 1000 or why in self._reasons:
+            self._reasons[why] += 1
         line = f"{entry}: {reason}"
         if len(self._told) < 10_000 or line in self._told:
             self._told[line] += 1
@@ -193,6 +198,9 @@ class StepRecord:
         self.parameter_gradients.close()
         for finish, _ in self.failed.values():
             finish()
+        self.encoder.settle()
+        if self.config.task == "structure":
+            self.tally.tensors = 0  # gradients of parameters were counted as they came
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:
@@ -204,6 +212,8 @@ class StepRecord:
             reasons += of_files
         called, apis = self.counters.totals("Module.")
         self.writer.meta.update(meta.counts(tally, self._told, called, apis))
+        if self.check is not None:
+            self.writer.meta.update(self.check.facts())
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
         text = closing_line(

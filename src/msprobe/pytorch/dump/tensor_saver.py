@@ -49,6 +49,11 @@ class TensorSaver:
     def __call__(self, tensor: torch.Tensor, side: Side, path: Path) -> str | None:
         """Save one tensor of any layout; gives the name of its file, None where it was not saved."""
         name = layout.tensor_file_name(side.entry, side.role, path)
+        self.write(tensor, name)
+        return name
+
+    def write(self, tensor: torch.Tensor, name: str) -> None:
+        """Save one tensor of any layout in the file `name`; waits for its device."""
         target = os.path.join(self._directory, name)
         dtype = str(tensor.dtype).removeprefix("torch.")
         size = tensor.numel() * tensor.element_size()
@@ -66,4 +71,3 @@ class TensorSaver:
             data = ctypes.string_at(tensor.data_ptr(), size)
             self._pool.submit(target, dtype, tuple(tensor.shape), data)
         self.files += 1
-        return name

@@ -6,6 +6,7 @@ Everything here may be slower than the plain path and never raises; what has no 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,13 @@ import torch
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump import device_statistics, summaries
+from msprobe.pytorch.dump.device_statistics import Statistics
+from msprobe.pytorch.dump.summaries import Holds
 
-Statistics = tuple[Any, Any, Any, Any]
+Later = Callable[[torch.Tensor, dict[str, Any]], None]
+"""`later(tensor, record)` sees to it that the record gets the values of a strided tensor on a device, some time."""
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _NONE: Statistics = (None, None, None, None)
 _CODE = {getattr(torch, name): code for name, code in numerics.CODE.items() if hasattr(torch, name)}
 
@@ -35,38 +41,69 @@ class Described:
     reason: str
 
 
-def describe(tensor: torch.Tensor) -> Described:
-    """Structure, statistics and saveable form of any tensor; see `Described`."""
+def describe(tensor: torch.Tensor, holds: Holds = Holds.STATISTICS, later: Later | None = None) -> Described:
+    """Structure, values and saveable form of any tensor; see `Described`.
+
+    Args:
+        tensor: of any kind.
+        holds: what the record holds.
+        later: set when nothing may wait for a device: takes over tensors there; complex ones have no statistics then.
+    """
     with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
-        record: dict[str, Any] = {
-            "type": _type_name(tensor),
-            "dtype": _quiet(lambda: str(tensor.dtype)),
-            "shape": _quiet(lambda: [int(n) for n in tensor.shape], []),
-            "Max": None,
-            "Min": None,
-            "Mean": None,
-            "Norm": None,
-            "requires_grad": _quiet(lambda: bool(tensor.requires_grad), False),
-        }
+        shape = _quiet(lambda: [int(n) for n in tensor.shape], [])
+        requires_grad = _quiet(lambda: bool(tensor.requires_grad), False)
+        record = summaries.skeleton(_type_name(tensor), _quiet(lambda: str(tensor.dtype)), shape, requires_grad, holds)
         plain: torch.Tensor | None = None
-        statistics, reason = _NONE, ""
         try:
-            reason = _without_values(tensor)
+            reason = _without_values(tensor, later is not None)
             if not reason:
                 plain, readable = _plain_and_readable(tensor, record)
-                statistics = _statistics(readable)
-                if tensor.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
-                    statistics = _with_implicit_zeros(statistics, readable.numel(), tensor.numel())
-                if not all(value is None or type(value) in (bool, int, float) for value in statistics):
-                    statistics, plain, reason = _NONE, None, "a tensor that stands for a computation has no values"
-                elif statistics[0] is None and readable.numel():
-                    reason = f"no statistics for dtype {readable.dtype}"
+                reason = _fill(record, tensor, plain, readable, holds, later)
+                if reason == _COMPUTATION:
+                    plain = None
         except Exception as error:
             let_through(error)
             reason = f"values of {record['type']} could not be read: {error!r}"
             plain = None
-        record["Max"], record["Min"], record["Mean"], record["Norm"] = statistics
         return Described(record, plain, reason)
+
+
+_COMPUTATION = "a tensor that stands for a computation has no values"
+
+
+def _fill(
+    record: dict[str, Any], tensor: torch.Tensor, plain: torch.Tensor, readable: torch.Tensor, holds: Holds, later: Later | None
+) -> str:
+    """Put the values into the record; gives the reason where some are missing."""
+    if later is not None and not readable.is_cpu:
+        if readable.numel() and (holds is Holds.XOR or not readable.is_complex()):
+            if holds is not Holds.XOR and readable.dtype not in _CODE:
+                return f"no statistics for dtype {readable.dtype}"
+            later(plain if holds is Holds.XOR else readable, record)
+        return ""
+    if holds is Holds.XOR and plain is readable and not plain.is_cpu:
+        if plain.numel():
+            record["md5"] = device_statistics.read([device_statistics.launch_xor(plain)])[0][0]
+        return ""
+    if holds is not Holds.STATISTICS and not plain.is_cpu:  # all of it is needed here, so everything is taken from the copy
+        copied = plain.cpu()
+        readable = copied if plain is readable else readable
+        plain = copied
+    reason = ""
+    if holds is not Holds.XOR and not (later is not None and readable.is_complex()):
+        statistics = _statistics(readable)
+        if tensor.layout in _SPARSE:
+            statistics = _with_implicit_zeros(statistics, readable.numel(), tensor.numel())
+        if not all(value is None or type(value) in (bool, int, float) for value in statistics):
+            return _COMPUTATION
+        if statistics[0] is None and readable.numel():
+            reason = f"no statistics for dtype {readable.dtype}"
+        record["Max"], record["Min"], record["Mean"], record["Norm"] = statistics
+    if holds is not Holds.STATISTICS:
+        record["md5"] = summaries.digest(plain, holds)
+        if record["md5"] is None and plain.numel():
+            reason = reason or f"no checksum for dtype {plain.dtype}"
+    return reason
 
 
 def _quiet(read: Any, default: Any = None) -> Any:
@@ -90,13 +127,15 @@ def _type_name(tensor: torch.Tensor) -> str:
     return "torch.Tensor"
 
 
-def _without_values(tensor: torch.Tensor) -> str:
+def _without_values(tensor: torch.Tensor, nobody_waits: bool) -> str:
     if torch_internals.is_functorch_wrapped(tensor):
         return "a tensor inside a torch.func transform has no values of its own"
     if type(tensor).__name__ in ("FakeTensor", "FunctionalTensor"):
         return "a fake tensor has no values"
     if tensor.device.type == "meta":
         return "a meta tensor has no values"
+    if nobody_waits and tensor.layout in _SPARSE and not tensor.is_cpu:
+        return "a sparse tensor on a device cannot be read without waiting for it (async_dump)"
     return ""
 
 
@@ -138,26 +177,7 @@ def _statistics(tensor: torch.Tensor) -> Statistics:
         if tensor.is_contiguous():
             return numerics.summarize(tensor.data_ptr(), code, tensor.numel())
         return numerics.summarize_strided(tensor.data_ptr(), code, tuple(tensor.shape), tensor.stride())
-    return _on_device(tensor)
-
-
-def _on_device(tensor: torch.Tensor) -> Statistics:
-    """With torch's own operations where the tensor lives, and one copy of four numbers to the host."""
-    if tensor.dtype == torch.bool:
-        return bool(tensor.any().item()), bool(tensor.all().item()), None, None
-    wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor).to(wide).norm(dim=-1)
-    if not tensor.is_floating_point():
-        exact = [int(n) for n in torch.stack([tensor.max().to(torch.int64), tensor.min().to(torch.int64)]).tolist()]
-        as_float = tensor.to(wide)
-        mean, norm = torch.stack([as_float.mean(), torch.linalg.vector_norm(as_float)]).tolist()
-        return exact[0], exact[1], mean, norm
-    if tensor.element_size() == 1:
-        tensor = tensor.to(torch.float32)
-    total, norm_ = tensor.sum(dtype=wide), torch.linalg.vector_norm(tensor, dtype=wide)
-    high, low, mean, norm = torch.stack([tensor.amax().to(wide), tensor.amin().to(wide), total / tensor.numel(), norm_]).tolist()
-    return high, low, mean, norm
+    return device_statistics.read([device_statistics.launch(tensor)])[0]  # one copy of four numbers, which waits
 
 
 def _with_implicit_zeros(statistics: Statistics, stored: int, numel: int) -> Statistics:

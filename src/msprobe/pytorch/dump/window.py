@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from msprobe.contain import let_through
@@ -19,7 +20,7 @@ from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
 from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks, ScriptGuard
-from msprobe.pytorch.dump.module_dump.naming import all_modules
+from msprobe.pytorch.dump.module_dump.naming import all_modules, checked_models
 from msprobe.pytorch.dump.recorder import Recorder
 
 
@@ -67,6 +68,7 @@ class Window:
             self._undo.append(hooks.remove)
             hooks.register(model)
             self._watch_reductions(model)
+            self._tell_replicas(model)
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
@@ -96,6 +98,13 @@ class Window:
         step = self._recorder.step
         if step is not None and step.selection.sides.backward and step.parameter_gradients.reduced is None:
             step.parameter_gradients.reduced = ReducedGradients(all_modules(model), step.parameter_gradients, step.report)
+
+    def _tell_replicas(self, model: object) -> None:
+        """DataParallel on several devices calls copies that it makes anew every time."""
+        for prefix, root in checked_models(model):
+            if isinstance(root, torch.nn.DataParallel) and len(root.device_ids) > 1:
+                name = f"Module.{prefix}module.{type(root.module).__name__}"
+                self._recorder.skipped_module(name, "DataParallel calls replicas of the modules, which are not recorded (their APIs are)")
 
     def _tell_compiled(self, model: object | None) -> None:
         recorder = self._recorder

@@ -24,6 +24,7 @@ EXTRA_INFO = "extra-info"
 """The directory of values that `tensor_list` asks for, beside dump.json."""
 FILE_KEY = "extra_info"
 NAN, HIGH, LOW = "nan", "inf", "-inf"
+MOST_NAMED = 1000
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _TAKEN_IN = ("input_args", "input_kwargs", "input")
 _UNKNOWN = "?"
@@ -54,9 +55,8 @@ class NanCheck:
         self._asked = asked
         self._keep_input = keep_input
         self.found = 0
-        self.produced = 0
         self.unread = 0
-        self._first = ""
+        self.produced: list[str] = []
 
     def saves(self, name: str) -> bool:
         """See `Check.saves`."""
@@ -90,8 +90,7 @@ class NanCheck:
         if bad:
             self.found += 1
             if produced:
-                self.produced += 1
-                self._first = self._first or name
+                self.produced.append(name)
         if self.held is not None:
             if bad and self._asked(name):
                 self.held.write(name, data, FILE_KEY)
@@ -104,8 +103,12 @@ class NanCheck:
         if self.found:
             text = f"{self.found} calls gave out NaN or an infinity"
             if self.produced:
-                text += f", {self.produced} of them produced it, first {self._first}"
+                text += f", {len(self.produced)} of them produced it, first {self.produced[0]}"
         return f"{text}; {self.unread} calls gave out what could not be read" if self.unread else text
+
+    def facts(self) -> dict[str, Any]:
+        """See `Check.facts`."""
+        return {"nan_check": {"found": self.found, "produced": self.produced[:MOST_NAMED], "not_read": self.unread}}
 
 
 def _kinds(record: Any) -> Iterator[str]:
