@@ -77,7 +77,9 @@ def test_an_error_in_other_comes_out(each: Any) -> None:
 
 
 @pytest.mark.skipif(not numerics.HAVE_KERNELS, reason="the kernels check what they are given")
-@pytest.mark.parametrize("arguments", [((),), ([], CLASSES, TABLE, [], print), ((), (int,), TABLE, [], print), ((), CLASSES, TABLE, (), print)])
+@pytest.mark.parametrize(
+    "arguments", [((),), ([], CLASSES, TABLE, [], print), ((), (int,), TABLE, [], print), ((), CLASSES, TABLE, (), print)]
+)
 def test_wrong_arguments(arguments: Any) -> None:
     with pytest.raises((TypeError, SystemError)):
         numerics.describe_each(*arguments)
