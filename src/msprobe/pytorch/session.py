@@ -143,6 +143,7 @@ class Session:
         else:
             begin, end = (lambda: self.open(model, rank)), self.close
             self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
+            self.tokens.start()
 
     def _has_model(self, model: Model | None) -> bool:
         """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
@@ -255,6 +256,9 @@ def contained(action: Callable[[], None], session: Session) -> None:
             if session.window is not None:
                 session.window.close()
             session.window = session.recorder.step = None
+            tokens, session.tokens = session.tokens, None
+            if tokens is not None:
+                tokens.forget()
         except Exception as second:
             let_through(second)
             logger.error(f"could not switch recording off: {second!r}")
