@@ -308,6 +308,20 @@ def test_an_error_of_ours_stays_with_us(tmp_path: Path, told: Any, monkeypatch: 
     assert Run(tmp_path / "dump").step().data
 
 
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_program_that_ends_without_stop(tmp_path: Path, run: Run, told: Any, calls: int) -> None:
+    configured(tmp_path, level="L0")
+    PrecisionDebugger.start(net(), token_range=[3, 3])
+    session = PrecisionDebugger._session
+    assert session is not None and session.tokens is not None
+    generate(session.tokens._model, calls)
+    session.at_exit()
+    warnings = told(logging.WARNING)
+    assert len(warnings) == 1
+    assert ("none of these tokens was recorded" if calls == 1 else "was not ended by step()") in warnings[0]
+    assert len(run.steps) == (calls == 4)
+
+
 def test_with_steps_that_are_not_selected(tmp_path: Path, run: Run) -> None:
     debugger = configured(tmp_path, level="L0", step=[1])
     model = net()
