@@ -191,8 +191,13 @@ def test_bench_path(problems: Problems, load: Load, warnings: list[str]) -> None
     assert lines(bench_path="/nope", summary_mode="md5") == [f'{where} "/nope": no such directory']
     Path("file").touch()
     assert lines(bench_path="file", summary_mode="md5") == [f'{where} "file": is a file, a directory is needed']
+    together = problems({"task": "tensor", "async_dump": True, "tensor": {"bench_path": ".", "list": ["relu"]}})
+    assert together[0].startswith(f'{where} ".": compares while the step runs, and async_dump has the values only when it ends')
     load({"task": "tensor", "tensor": {"diff_nums": 3}})
     assert warnings == ['config.json: "tensor"."diff_nums" has no effect without bench_path']
+    warnings.clear()
+    load({"task": "tensor", "level": "debug", "tensor": {"bench_path": "."}})
+    assert warnings == ['config.json: "tensor"."bench_path" has no effect at level "debug"']
 
 
 def test_dump_path_with_something_in_the_way(problems: Problems, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import shutil
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from capturing import Run, Step, configured, forget_debugger, tensors
+from capturing import Run, Step, configured, forget_debugger, golden, tensors
 
 from msprobe.errors import ConfigError
+from msprobe.pytorch.dump.checks.bench_check import BenchCheck
 from msprobe.pytorch.dump.checks.same_records import Verdict, verdict
 
 BENCH = "earlier"
@@ -42,6 +44,7 @@ def module(eps: float) -> Any:
     made.g = lambda x: x + 1
     made.h = lambda x: {"a": x + eps}
     made.i = lambda x: x.mul_(2).add_(eps)
+    made.p = lambda turned: torch.tensor([2.0, 1.0] if turned else [1.0, 2.0]) + 0
     made.s = lambda x: Scaled.apply(x)
     return made
 
@@ -56,31 +59,39 @@ def sample(functions: Any) -> None:
 
 
 def run(
-    directory: Path, body: Callable[[Any], Any], *, eps: float = 0.0, steps: int = 1, model: Any = None, level: str = "L1", **section: Any
+    directory: Path,
+    body: Callable[[Any], Any],
+    *,
+    eps: float = 0.0,
+    steps: int = 1,
+    model: Any = None,
+    level: str = "L1",
+    rank_id: Any = None,
+    **section: Any,
 ) -> Run:
     """Record `body` with the functions of `module(eps)`; with bench_path in `section` as task tensor, else as statistics."""
     forget_debugger()
     directory.mkdir(exist_ok=True)
-    task = "tensor" if "bench_path" in section else section.pop("task", "statistics")
+    task = "tensor" if "bench_path" in section else "statistics"
     if level == "L1":
         section.setdefault("list", ["Nd"])
     debugger = configured(directory, task=task, level=level, **{task: section})
     functions = module(eps)
-    for name in "fghis":
+    for name in "fghips":
         debugger.register_custom_api(functions, name, "Nd")
     for _ in range(steps):
-        debugger.start(model)
+        debugger.start(model, rank_id=rank_id)
         body(functions)
         debugger.stop()
         debugger.step()
-    for name in "fghis":
+    for name in "fghips":
         debugger.restore_custom_api(functions, name)
     return Run(directory / "dump")
 
 
 def compared(tmp_path: Path, body: Callable[[Any], Any] = sample, eps: float = 0.1, diff_nums: int = -1, **more: Any) -> Run:
     """The run with eps, after an earlier one without."""
-    run(tmp_path / BENCH, body, **{k: v for k, v in more.items() if k in ("steps", "model", "level", "list")})
+    run(tmp_path / BENCH, body, **{k: v for k, v in more.items() if k in ("steps", "model", "level", "list", "summary_mode")})
     return run(tmp_path / "run", body, eps=eps, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=diff_nums, **more)
 
 
@@ -92,14 +103,36 @@ def saved(step: Step) -> list[str]:
 
 
 def test_the_sample(tmp_path: Path) -> None:
-    made = compared(tmp_path, steps=2)
+    """Faults aside: files of the nested result too (the reference compares none), and no data_name without a file (F35)."""
+    made = compared(tmp_path, steps=2, summary_mode="md5")
+    for number, theirs in golden("bench_dall")["steps"].items():
+        step = made.step(int(number))
+        files = sorted(path.name for path in (step.directory / "dump_tensor_data").iterdir())
+        assert [name for name in files if ".h." not in name] == theirs["files"]
+        assert step.names == list(theirs["data"])
+        for name, entry in theirs["data"].items():
+            ours = [record for part in ("input_args", "output") for record in tensors(step.data[name][part])]
+            records = [record for part in ("input_args", "output") for record in tensors(entry[part])]
+            assert len(ours) == len(records)
+            for mine, record in zip(ours, records, strict=True):
+                without_file = [key for key in record if key != "data_name" or record["data_name"] in files]
+                assert list(mine) == without_file
+                assert all(mine[key] == record[key] for key in without_file if key not in ("Mean", "Norm"))
+
+
+@pytest.mark.parametrize("mode", ["statistics", "md5", "xor"])
+def test_every_summary_mode(tmp_path: Path, mode: str) -> None:
+    made = compared(tmp_path, steps=2, summary_mode=mode)
     assert made.steps == [0, 1]
     for number in (0, 1):
         step = made.step(number)
         assert step.names == ["Nd.g.0.forward", "Nd.f.0.forward", "Nd.h.0.forward", "Nd.f.1.forward", "Nd.f.2.forward", "Nd.g.1.forward"]
         # The reference looks at no nested output, so it has no files of h; all others are the same.
         assert saved(step) == ["Nd.f.0.forward", "Nd.h.0.forward", "Nd.f.1.forward", "Nd.f.2.forward"]
-        assert list(step.data["Nd.f.0.forward"]["output"][0])[-2:] == ["requires_grad", "data_name"]
+        assert list(step.data["Nd.f.0.forward"]["output"][0])[-1] == "data_name"
+        meta = json.loads((step.directory / "meta.json").read_text())
+        assert meta["differences"] == saved(step) and meta["compared_with"].startswith(str(tmp_path / BENCH))
+        assert meta["compared"] == {"same": 1, "behind": 1, "missing": 0, "not_comparable": 0}
     files = made.step().directory / "dump_tensor_data"
     assert torch.equal(torch.load(files / "Nd.f.1.forward.input.1.pt", weights_only=True), torch.ones(3) * 3)
     assert torch.equal(torch.load(files / "Nd.h.0.forward.output.0.a.pt", weights_only=True), torch.ones(3) + 0.1)
@@ -208,6 +241,28 @@ def test_modules_that_run_when_recording_ends_are_ended(tmp_path: Path) -> None:
     assert all("output" in step.data[name] and step.data[name]["output"] is not None for name in rest)
 
 
+def test_values_that_change_places(tmp_path: Path) -> None:
+    """Statistics do not see them, a checksum does."""
+    turned = [False]
+
+    def body(functions: Any) -> None:
+        functions.p(turned[0])
+        turned[0] = not turned[0]
+
+    assert saved(compared(tmp_path, body).step()) == []
+    shutil.rmtree(tmp_path / BENCH)
+    shutil.rmtree(tmp_path / "run")
+    assert saved(compared(tmp_path, body, summary_mode="md5").step()) == ["Nd.p.0.forward"]
+
+
+def test_checksums_of_two_kinds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An XOR and a CRC-32 have nothing in common: nothing is said to be the same."""
+    run(tmp_path / BENCH, sample, summary_mode="xor")
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = run(tmp_path / "run", sample, summary_mode="md5", bench_path=str(tmp_path / BENCH / "dump")).step()
+    assert saved(step) == [] and "differences from bench_path: 0; not comparable: 6" in caplog.text
+
+
 def test_other_weights_are_other_input(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3))
 
@@ -272,18 +327,44 @@ def test_two_processes_in_the_earlier_run(tmp_path: Path, caplog: pytest.LogCapt
     assert "and not one process" in caplog.text
 
 
-def test_the_rank_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rank", "found"), [(0, 0), (1, 1)])
+def test_the_same_rank_is_compared(tmp_path: Path, rank: int, found: int) -> None:
     earlier = run(tmp_path / BENCH, sample)
     directory = earlier.step().directory
+    changed = earlier.step().dump
+    changed["data"]["Nd.g.0.forward"]["output"][0]["Max"] = 7.0
     shutil.copytree(directory, directory.parent / "rank1")
+    (directory.parent / "rank1" / "dump.json").write_text(json.dumps(changed))
     directory.rename(directory.parent / "rank0")
-    forget_debugger()
-    (tmp_path / "run").mkdir()
-    debugger = configured(tmp_path / "run", task="tensor", level="L1", tensor={"bench_path": str(earlier.root), "list": ["Torch"]})
-    debugger.start(rank_id=1)
-    debugger.stop()
-    debugger.step()
-    assert (tmp_path / "run" / "dump" / "step0" / "rank1").is_dir()
+    made = run(tmp_path / "run", sample, bench_path=str(earlier.root), diff_nums=-1, rank_id=rank)
+    assert saved(made.step()) == ["Nd.g.0.forward"][:found]
+
+
+def test_an_error_of_ours_stays_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / BENCH, sample)
+
+    def broken(*_: Any) -> bool:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(BenchCheck, "_is_difference", broken)
+    step = run(tmp_path / "run", sample, eps=0.1, bench_path=str(tmp_path / BENCH / "dump")).step()
+    assert saved(step) == [] and len(step.names) == 6
+    assert "Nd.f.0.forward: could not be checked: ValueError('broken')" in step.errors
+
+
+def test_threads(tmp_path: Path) -> None:
+    def body(functions: Any) -> None:
+        def work() -> None:
+            for _ in range(20):
+                functions.f(torch.ones(3), torch.ones(3))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert len(saved(compared(tmp_path, body).step())) == 80
 
 
 @pytest.mark.parametrize(

@@ -223,8 +223,9 @@ def test_data_mode(tmp_path: Path, mode: list[str], forward: list[str] | None, b
 
 def test_closing_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="msprobe"):
-        checked(tmp_path, lambda: torch.relu(torch.log(torch.zeros(2)).mul(0)))
-    assert "2 calls gave out NaN or an infinity" not in caplog.text
+        step = checked(tmp_path, lambda: torch.relu(torch.log(torch.zeros(2)).mul(0)))
+    found = json.loads((step.directory / "meta.json").read_text())["nan_check"]
+    assert found == {"found": 3, "produced": ["Torch.log.0.forward", "Tensor.mul.0.forward"], "not_read": 0}
     assert "3 calls gave out NaN or an infinity, 2 of them produced it, first Torch.log.0.forward" in caplog.text
 
 

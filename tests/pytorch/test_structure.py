@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def test_the_names_are_those_of_statistics(tmp_path: Path, level: str) -> None:
 
     statistics, structure = dump("statistics"), dump("structure")
     assert structure.construct == statistics.construct and structure.data == {}
+    assert json.loads((structure.directory / "meta.json").read_text())["recorded"]["tensors"] == 0
     assert [names for names, _ in structure.stack.values()] == [names for names, _ in statistics.stack.values()]
 
 

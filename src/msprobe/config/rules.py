@@ -56,6 +56,8 @@ def useless_fields(config: Config) -> Iterator[tuple[Loc, str]]:
         yield (config.task, "list"), 'holds "", which is a part of every name: everything is recorded'
     if "" in section.tensor_list and config.level != "debug":
         yield (config.task, "tensor_list"), 'holds "", which is a part of every name: all tensors are saved'
+    if section.bench_path is not None and config.level in ("debug", "L2"):
+        yield (config.task, "bench_path"), f'has no effect at level "{config.level}"'
     if section.diff_nums != 1 and section.bench_path is None:
         yield (config.task, "diff_nums"), "has no effect without bench_path"
 
@@ -92,6 +94,12 @@ def _async_dump(config: Config) -> Iterator[Problem]:
             (config.task, "list"),
             [],
             ("async_dump with task tensor keeps whole tensors in device memory until the step ends, so name here what is to be recorded"),
+        )
+    if config.section.bench_path is not None:
+        yield (
+            (config.task, "bench_path"),
+            config.section.bench_path,
+            "compares while the step runs, and async_dump has the values only when it ends; leave one of them out",
         )
     mode = config.section.summary_mode
     if mode == "md5" or (isinstance(mode, tuple) and "md5" in mode):

@@ -40,12 +40,13 @@ def _group(risk: str, title: str, names: str, remark: str = "") -> Group:
 GROUPS: tuple[Group, ...] = (
     _group("CORE", "Matrix products", """
         linear bilinear matmul __matmul__ __rmatmul__ linalg.matmul mm bmm mv addmm addbmm baddbmm addmv addr einsum tensordot chain_matmul
-        linalg.multi_dot matrix_power linalg.matrix_power inner dot vdot linalg.vecdot outer ger"""),
+        linalg.multi_dot matrix_power linalg.matrix_power inner dot vdot linalg.vecdot outer ger _grouped_mm _int_mm _scaled_grouped_mm
+        _scaled_mm _weight_int4pack_mm _weight_int8pack_mm"""),
     _group("CORE", "Convolutions", """
         conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution"""),
     _group("CORE", "Normalisations", """
         batch_norm instance_norm layer_norm group_norm local_response_norm rms_norm normalize renorm native_batch_norm native_layer_norm
-        native_group_norm _fused_rms_norm"""),
+        native_group_norm _fused_rms_norm _weight_norm"""),
     _group("CORE", "Softmax and attention", """
         softmax log_softmax softmin gumbel_softmax special.softmax special.log_softmax logsumexp special.logsumexp logcumsumexp
         multi_head_attention_forward scaled_dot_product_attention"""),

@@ -199,6 +199,8 @@ class StepRecord:
         for finish, _ in self.failed.values():
             finish()
         self.encoder.settle()
+        if self.config.task == "structure":
+            self.tally.tensors = 0  # gradients of parameters were counted as they came
         tally, reasons, size = self.tally, self._reasons, 0
         lost = tally.not_recorded
         if self._pool is not None:
@@ -210,6 +212,8 @@ class StepRecord:
             reasons += of_files
         called, apis = self.counters.totals("Module.")
         self.writer.meta.update(meta.counts(tally, self._told, called, apis))
+        if self.check is not None:
+            self.writer.meta.update(self.check.facts())
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
         text = closing_line(

@@ -20,6 +20,7 @@ from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, togeth
 
 _TAKEN_IN = ("input_args", "input_kwargs", "input", "parameters")
 _MOST_TOLD = 20
+_MOST_NAMED = 1000
 
 
 class BenchCheck:
@@ -50,7 +51,8 @@ class BenchCheck:
         """Entries that took in or gave out something else than in the earlier run."""
         self._explained: set[str] = set()
         """Modules that hold a difference."""
-        self.same = self.differences = self.behind = self.missing = self.not_compared = 0
+        self.same = self.behind = self.missing = self.not_compared = 0
+        self.differences: list[str] = []
         self._first_behind = ""
 
     def saves(self, name: str) -> bool:
@@ -79,7 +81,7 @@ class BenchCheck:
     def _keep(self, name: str, data: dict[str, Any]) -> None:
         earlier = self._earlier
         self._held.write(name, data, "data_name")
-        self.differences += 1
+        self.differences.append(name)
         earlier.found += 1
         self._explain_modules_around(name)
         if earlier.found <= _MOST_TOLD:
@@ -144,7 +146,17 @@ class BenchCheck:
             ("only in it", only_there),
             ("not comparable", self.not_compared),
         )
-        return "; ".join([f"differences from bench_path: {self.differences}", *(f"{text}: {count}" for text, count in counts if count)])
+        return "; ".join(
+            [f"differences from bench_path: {len(self.differences)}", *(f"{text}: {count}" for text, count in counts if count)]
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """See `Check.facts`."""
+        return {
+            "compared_with": self._directory or None,
+            "differences": self.differences[:_MOST_NAMED],
+            "compared": {"same": self.same, "behind": self.behind, "missing": self.missing, "not_comparable": self.not_compared},
+        }
 
 
 def _kind(name: str) -> str:

@@ -31,6 +31,9 @@ class Check(Protocol):
     def summary(self) -> str:
         """For the closing line of the step."""
 
+    def facts(self) -> dict[str, Any]:
+        """For the step's meta.json."""
+
 
 class CheckedWriter(StepWriter):
     """Shows entries to a check: when they are added, and once when they are final.

@@ -54,7 +54,7 @@ def earlier_dump(config: Config, before: EarlierDump | None) -> EarlierDump | No
     """
     if config.task == "nan_check":
         logger.info(notice())
-    if config.section.bench_path is None:
+    if config.section.bench_path is None or config.level not in ("L0", "L1", "mix"):
         return None
     return before if before is not None and before.is_of(config) else EarlierDump(config)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
@@ -24,7 +24,7 @@ EXTRA_INFO = "extra-info"
 """The directory of values that `tensor_list` asks for, beside dump.json."""
 FILE_KEY = "extra_info"
 NAN, HIGH, LOW = "nan", "inf", "-inf"
-_STATISTICS = ("Max", "Min", "Mean", "Norm")
+MOST_NAMED = 1000
 _TAKEN_IN = ("input_args", "input_kwargs", "input")
 _UNKNOWN = "?"
 
@@ -54,9 +54,8 @@ class NanCheck:
         self._asked = asked
         self._keep_input = keep_input
         self.found = 0
-        self.produced = 0
         self.unread = 0
-        self._first = ""
+        self.produced: list[str] = []
 
     def saves(self, name: str) -> bool:
         """See `Check.saves`."""
@@ -67,13 +66,16 @@ class NanCheck:
 
     def begins(self, name: str, data: dict[str, Any]) -> None:
         """See `Check.begins`: statistics are never written."""
-        for _ in _kinds(data):
-            pass
+        _gather(data, set())
 
     def ends(self, name: str, data: dict[str, Any]) -> None:
         """See `Check.ends`."""
-        taken = set(_kinds([data[key] for key in _TAKEN_IN if key in data]))
-        given = set(_kinds(data.get("output")))
+        taken: set[str] = set()
+        given: set[str] = set()
+        for key in _TAKEN_IN:
+            if key in data:
+                _gather(data[key], taken)
+        _gather(data.get("output"), given)
         unread = _UNKNOWN in given
         taken.discard(_UNKNOWN)
         given.discard(_UNKNOWN)
@@ -90,8 +92,7 @@ class NanCheck:
         if bad:
             self.found += 1
             if produced:
-                self.produced += 1
-                self._first = self._first or name
+                self.produced.append(name)
         if self.held is not None:
             if bad and self._asked(name):
                 self.held.write(name, data, FILE_KEY)
@@ -104,52 +105,56 @@ class NanCheck:
         if self.found:
             text = f"{self.found} calls gave out NaN or an infinity"
             if self.produced:
-                text += f", {self.produced} of them produced it, first {self._first}"
+                text += f", {len(self.produced)} of them produced it, first {self.produced[0]}"
         return f"{text}; {self.unread} calls gave out what could not be read" if self.unread else text
 
+    def facts(self) -> dict[str, Any]:
+        """See `Check.facts`."""
+        return {"nan_check": {"found": self.found, "produced": self.produced[:MOST_NAMED], "not_read": self.unread}}
 
-def _kinds(record: Any) -> Iterator[str]:
-    """The kinds of non-finite values in records of any nesting; their statistics go, and what they said of infinities and NaN stays."""
-    if isinstance(record, list):
-        for item in record:
-            yield from _kinds(item)
-    elif isinstance(record, dict):
+
+def _gather(record: Any, found: set[str]) -> None:
+    """Add the kinds of non-finite values in records of any nesting. Statistics go; what they said of infinities and NaN stays."""
+    if type(record) is dict:
         # A dict of the user's may have any keys, but none of them leads to a text.
-        if isinstance(record.get("dtype"), str):
+        if type(record.get("dtype")) is str:
             if "Max" in record:
                 _mark(record)
             if "non_finite" in record:
-                yield from record["non_finite"] or (_UNKNOWN,)
-        elif isinstance(record.get("type"), str):
-            yield from _kinds_of_number(record.get("value"), record["type"])
+                found.update(record["non_finite"] or (_UNKNOWN,))
+        elif type(record.get("type")) is str:
+            _gather_number(record.get("value"), record["type"], found)
         else:
             for item in record.values():
-                yield from _kinds(item)
+                _gather(item, found)
+    elif type(record) is list:
+        for item in record:
+            _gather(item, found)
 
 
 def _mark(record: dict[str, Any]) -> None:
     """Put `non_finite` in the place of a tensor's statistics: the kinds, null where they are not known, nothing where there are none."""
-    high, low = record["Max"], record["Min"]
-    for key in _STATISTICS:
-        record.pop(key, None)
-    if high is None:
-        if 0 not in record.get("shape", ()) and ("float" in record["dtype"] or "complex" in record["dtype"]):
-            record["non_finite"] = None
-    elif isinstance(high, float):
+    high, low = record.pop("Max"), record.pop("Min")
+    del record["Mean"], record["Norm"]
+    if type(high) is float:
+        if high < math.inf and low > -math.inf:
+            return
         if math.isnan(high):
             record["non_finite"] = [NAN]  # infinities beside it cannot be told
-        elif high == math.inf or low == -math.inf:
+        else:
             record["non_finite"] = [kind for kind, there in ((HIGH, high == math.inf), (LOW, low == -math.inf)) if there]
+    elif high is None and 0 not in record["shape"] and ("float" in record["dtype"] or "complex" in record["dtype"]):
+        record["non_finite"] = None
 
 
-def _kinds_of_number(value: Any, kind: str) -> Iterator[str]:
+def _gather_number(value: Any, kind: str, found: set[str]) -> None:
     parts = [value]
     if isinstance(value, str) and kind.startswith("complex"):
         number = complex(value)
         parts = [number.real, number.imag]
     for part in parts:
         if isinstance(part, float) and not math.isfinite(part):
-            yield NAN if math.isnan(part) else HIGH if part > 0 else LOW
+            found.add(NAN if math.isnan(part) else HIGH if part > 0 else LOW)
 
 
 def _sorted(kinds: set[str]) -> list[str]:
