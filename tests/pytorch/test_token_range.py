@@ -267,6 +267,61 @@ def test_a_scripted_model(tmp_path: Path, run: Run, told: Any) -> None:
     assert run.step().names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
 
 
+def test_a_model_with_an_inference_fast_path_keeps_it(tmp_path: Path, run: Run) -> None:
+    """Off its fast path it gives other results, in the last bits."""
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(16, 2, dim_feedforward=32, batch_first=True).eval()
+    x, mask = torch.randn(2, 3, 16), torch.tensor([[False, False, True], [False, False, False]])
+    with torch.no_grad():
+        plain = model(x, src_key_padding_mask=mask)
+        hook = model.register_forward_pre_hook(lambda *_: None)
+        assert not torch.equal(plain, model(x, src_key_padding_mask=mask)), "a hook on the model would be seen"
+        hook.remove()
+        debugger = configured(tmp_path, level="L1")
+        debugger.start(model, token_range=[1, 2])
+        assert all(torch.equal(plain, model(x, src_key_padding_mask=mask)) for _ in range(5))
+        assert PrecisionDebugger._session is not None and PrecisionDebugger._session.tokens is not None
+        assert PrecisionDebugger._session.tokens.calls == 4, "it is counted until the range has ended"
+        debugger.step()
+        assert torch.equal(plain, model(x, src_key_padding_mask=mask))
+
+
+def test_an_error_of_ours_stays_with_us(tmp_path: Path, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the range begins, recording fails: the model goes on, and the next start() records again."""
+    debugger = configured(tmp_path, level="L0")
+    model = net()
+    for planted in (ValueError("planted"), UsageError("planted")):
+        with monkeypatch.context() as patch:
+
+            def fail(*_: Any, planted: Exception = planted) -> None:
+                raise planted
+
+            patch.setattr("msprobe.pytorch.session.StepRecord", fail)
+            debugger.start(model, token_range=[1, 2])
+            generate(model, 4)
+            debugger.stop()
+        assert not model._forward_hooks and not model[0]._forward_hooks
+    assert sum("planted" in line for line in told(logging.ERROR)) == 2
+    debugger.start(model, token_range=[0, 0])
+    generate(model, 2)
+    debugger.step()
+    assert Run(tmp_path / "dump").step().data
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_program_that_ends_without_stop(tmp_path: Path, run: Run, told: Any, calls: int) -> None:
+    configured(tmp_path, level="L0")
+    PrecisionDebugger.start(net(), token_range=[3, 3])
+    session = PrecisionDebugger._session
+    assert session is not None and session.tokens is not None
+    generate(session.tokens._model, calls)
+    session.at_exit()
+    warnings = told(logging.WARNING)
+    assert len(warnings) == 1
+    assert ("none of these tokens was recorded" if calls == 1 else "was not ended by step()") in warnings[0]
+    assert len(run.steps) == (calls == 4)
+
+
 def test_with_steps_that_are_not_selected(tmp_path: Path, run: Run) -> None:
     debugger = configured(tmp_path, level="L0", step=[1])
     model = net()

@@ -143,6 +143,7 @@ class Session:
         else:
             begin, end = (lambda: self.open(model, rank)), self.close
             self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
+            self.tokens.start()
 
     def _has_model(self, model: Model | None) -> bool:
         """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
@@ -207,12 +208,16 @@ class Session:
         """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
         if os.getpid() != self.pid:
             return
+        waiting = self.tokens is not None
+        self.stop()
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             self.end_step()
-        elif not self.ended and not self.enabled:
+        elif waiting or self.ended:
+            return  # what became of the range of tokens has been told
+        elif not self.enabled:
             logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
-        elif not self.ended:
+        else:
             steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
             logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; is start() called, in this process?")
 
@@ -255,6 +260,9 @@ def contained(action: Callable[[], None], session: Session) -> None:
             if session.window is not None:
                 session.window.close()
             session.window = session.recorder.step = None
+            tokens, session.tokens = session.tokens, None
+            if tokens is not None:
+                tokens.forget()
         except Exception as second:
             let_through(second)
             logger.error(f"could not switch recording off: {second!r}")

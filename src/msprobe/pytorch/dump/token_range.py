@@ -15,8 +15,10 @@ from msprobe.contain import let_through
 from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.hooks import hook_pair
 from msprobe.pytorch.dump.module_dump.naming import checked_models
+from msprobe.pytorch.dump.module_dump.single import SingleModule
 
 _KEY = "msprobe token_range"
 
@@ -44,7 +46,7 @@ class TokenRange:
     Args:
         model: as start() takes it.
         first, last: calls of the model, from 0; both are recorded.
-        begin, end: switch recording on and off; neither raises.
+        begin, end: switch recording on and off.
     """
 
     def __init__(self, model: Any, first: int, last: int, begin: Callable[[], Any], end: Callable[[], Any]) -> None:
@@ -52,10 +54,19 @@ class TokenRange:
         self._begin, self._end = begin, end
         self.calls = 0
         self._begun = self._done = False
-        self._restore = torch_internals.force_eager()
         self._model: torch.nn.Module = torch_internals.unwrap_compiled(checked_models(model)[0][1])
-        torch_internals.put_module_hooks(self._model, _KEY, *hook_pair("token_range", self._model, self._call_begins, self._call_ends))
-        if first == 0:
+        self._restore: Callable[[], None] | None = None
+        self._aside: SingleModule | None = None
+
+    def start(self) -> None:
+        """Count from here."""
+        self._restore = torch_internals.force_eager()
+        if isinstance(self._model, FAST_PATH_CLASSES):  # a hook of its own would drive it off its fast path
+            self._aside = SingleModule(self._call_begins, self._call_ends, self._call_begins)
+            self._aside.register_one("token_range", self._model)
+        else:
+            torch_internals.put_module_hooks(self._model, _KEY, *hook_pair("token_range", self._model, self._call_begins, self._call_ends))
+        if self._first == 0:
             self._begin_now()
 
     def _call_begins(self, *_: Any) -> None:
@@ -63,19 +74,22 @@ class TokenRange:
             return
         number = self.calls
         self.calls += 1
+        if number > self._last:
+            self._contained(self._end_now)
+        elif number >= self._first:
+            self._contained(self._begin_now)  # the call before was left without a word (KeyboardInterrupt)
+
+    def _call_ends(self, *_: Any) -> None:
+        if not self._done and self.calls == self._first and not torch_internals.is_compiling():
+            self._contained(self._begin_now)
+
+    def _contained(self, action: Callable[[], None]) -> None:
         try:
-            if number > self._last:
-                self._end_now()
-            elif number >= self._first:
-                self._begin_now()  # the call before was left without a word (KeyboardInterrupt)
+            action()
         except Exception as error:
             let_through(error)
             self._done = True
             logger.error(f"token_range could not be followed: {error!r}")
-
-    def _call_ends(self, *_: Any) -> None:
-        if not self._done and self.calls == self._first and not torch_internals.is_compiling():
-            self._begin_now()
 
     def _begin_now(self) -> None:
         if not self._begun:
@@ -96,9 +110,7 @@ class TokenRange:
 
     def close(self) -> None:
         """stop(): hooks off; a range that was not reached is told."""
-        self._done = True
-        torch_internals.take_module_hooks(self._model, _KEY)
-        self._compile_again()
+        self.forget()
         asked = f"token_range [{self._first}, {self._last}]: between start() and stop() the model was called {self.calls} times"
         if not self._begun or self.calls <= self._first:
             logger.warning(f"{asked}, so none of these tokens was recorded")
@@ -106,5 +118,9 @@ class TokenRange:
             logger.info(f"{asked}: the tokens {self._first} to {self.calls - 1} were recorded")
 
     def forget(self) -> None:
-        """In a forked child: nothing is counted any more."""
+        """Count no more, and say nothing."""
         self._done = True
+        torch_internals.take_module_hooks(self._model, _KEY)
+        if self._aside is not None:
+            self._aside.remove()
+        self._compile_again()
