@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from msprobe.format import reader
 from msprobe.log import logger
-from msprobe.writer import CloseReport, StepWriter, flush_all, growing_file, step_files
+from msprobe.writer import CloseReport, StepWriter, flush_all, growing_file, step_files, step_writer
 from msprobe.writer.flusher import flusher
 from writer.interruption import interrupted
 
@@ -550,3 +550,34 @@ def test_an_unfinished_entry_with_a_bad_value_is_told_of_once(tmp_path: Path, st
         assert strict(tmp_path / "dump.json")["data"] == {"a": {"x": None}}
     entry.done = True
     assert list(writer.close().problems.values()) == [1]
+
+
+def test_the_order_does_not_depend_on_flushes(tmp_path: Path) -> None:
+    """An entry that is not done at a flush keeps its place before those that are done meanwhile."""
+    orders = []
+    for flushes in (False, True):
+        writer = StepWriter(tmp_path / str(flushes), task="statistics", level="mix")
+        early = writer.add("early", {"x": 0})
+        for number in range(5):
+            writer.add(f"later{number}", {"x": number}, True)
+            if flushes:
+                writer.flush()
+                assert list(json.loads((tmp_path / "True" / "dump.json").read_text())["data"])[0] == "early"
+        early.data["x"] = 1
+        writer.finish(early)
+        writer.close()
+        data = json.loads((tmp_path / str(flushes) / "dump.json").read_text())["data"]
+        assert data["early"] == {"x": 1}
+        orders.append(list(data))
+    assert orders[0] == orders[1] == ["early", *(f"later{number}" for number in range(5))]
+
+
+def test_much_that_is_done_overtakes_what_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_writer, "_MAX_HELD", 100)
+    writer = StepWriter(tmp_path, task="statistics", level="mix")
+    early = writer.add("early", {"x": 0})
+    writer.add("later", {"x": "y" * 200}, True)
+    writer.flush()
+    writer.finish(early)
+    writer.close()
+    assert list(json.loads((tmp_path / "dump.json").read_text())["data"]) == ["later", "early"]

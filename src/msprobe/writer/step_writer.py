@@ -22,6 +22,9 @@ from msprobe.writer.step_files import StepFiles
 _BATCH = 512
 # Finished entries that wait to become text together.
 _READY = 24
+# Text of finished entries that is written anew at each flush, so that they stay behind an earlier one that is not finished; beyond that they
+# overtake it.
+_MAX_HELD = 1 << 20
 # Text kept in memory for a disk that does not take it; beyond that it is lost, and counted.
 _MAX_WAITING = 256 << 20
 
@@ -100,7 +103,7 @@ class StepWriter:
         self._stacks: list[Stack] = []
         self._errors: list[str] = []
         self._ready: list[Entry] = []  # finished, not yet text
-        self._pending: list[Entry] = []  # added, not done
+        self._pending: list[Entry] = []  # added, and not done or behind one that is not
         self._committed: set[str] = set()  # names whose text is final
         self._construct: dict[str, str | None] = {}
         self._table = StackTable()
@@ -344,15 +347,17 @@ class StepWriter:
         if again:
             self._withdraw(again)
         self._encode_ready()
-        done: list[Entry] = []
-        pending: list[Entry] = []
-        for entry in table.values():
-            (done if entry.done else pending).append(entry)
+        ordered = list(table.values())
+        first = next((i for i, entry in enumerate(ordered) if not entry.done), len(ordered))
+        done, rest = ordered[:first], ordered[first:]
+        if sum(len(entry.text) for entry in rest) > _MAX_HELD:
+            done += [entry for entry in rest if entry.done]
+            rest = [entry for entry in rest if not entry.done]
         for first in range(0, len(done), _BATCH):
             self._commit(done[first : first + _BATCH])
-        self._pending = pending
+        self._pending = rest
         # What is wrong with an unfinished one is told when it is finished.
-        return json_text.members({entry.name: entry.data for entry in pending}, 2, lambda reason: None)
+        return ",".join(entry.text or json_text.members({entry.name: entry.data}, 2, lambda reason: None) for entry in rest)
 
     def _commit(self, done: list[Entry]) -> None:
         texts = [entry.text or json_text.members({entry.name: entry.data}, 2, self._problem) for entry in done]

@@ -289,6 +289,7 @@ static int begin_at_outputs(Walk *walk, PyObject *outputs, PyObject *lists, long
             int failed = !at || PyDict_SetItem(walk->through, at, PyList_GetItem(lists, input->value)) < 0;
             Py_XDECREF(at);
             if (failed) return 0;
+            if (!map_get(&walk->ends, node, number) && !map_add(&walk->ends, node, number, -1)) return 0;
         } else if (!is_leaf) {
             long long age = sequence(node);
             if (age < 0) return 0;
@@ -360,12 +361,12 @@ static int visit(Walk *walk, PyObject *node, long long floor)
         if (!following) continue;
         const Slot *slot = map_get(&walk->slots, key, number);
         int index = slot ? slot->value : -1;
+        Slot *end = map_get(&walk->ends, key, number);
+        if (end) {
+            if (end->value < 0) end->value = walk->inner++;
+            if (!add_place(&mine, position, -1 - end->value)) goto done;
+        }
         if (!slot) {
-            Slot *end = map_get(&walk->ends, key, number);
-            if (end) {
-                if (end->value < 0) end->value = walk->inner++;
-                if (!add_place(&mine, position, -1 - end->value)) goto done;
-            }
             index = behind_cast(walk, following);
             if (index == -2) goto done;
             if (index == -1) {
@@ -400,7 +401,10 @@ static PyObject *walk_result(Walk *walk, PyObject *lists)
     for (int k = 0; k < walk->ends.size && walk->inner; k++) {
         const Slot *end = walk->ends.slots + k;
         if (!end->node || end->value < 0) continue;
-        PyObject *edge = Py_BuildValue("(Ol)", (PyObject *)end->node, end->number), *number = PyLong_FromLong(-1 - end->value);
+        /* A leaf's edge is told by its id. */
+        PyObject *first = end->number == -1 ? PyLong_FromVoidPtr(end->node) : (PyObject *)end->node;
+        if (end->number != -1) Py_INCREF(first);
+        PyObject *edge = first ? Py_BuildValue("(Nl)", first, end->number) : NULL, *number = PyLong_FromLong(-1 - end->value);
         int failed = !edge || !number || PyDict_SetItem(inner, edge, number) < 0;
         Py_XDECREF(edge);
         Py_XDECREF(number);

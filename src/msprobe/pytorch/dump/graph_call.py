@@ -71,8 +71,8 @@ class GraphCall(Call):
         handles = []
         leaf_nodes = self._leaf_nodes(boundary, leaves)
         for node, outputs in boundary.outputs:
-            plan = [(slot, number, inner.get((node, number), 0)) for slot, number in outputs]
             is_leaf = type(node) is int  # an input, or something the module keeps
+            plan = [(slot, number, inner.get((node, -1 if is_leaf else number), 0)) for slot, number in outputs]
             if is_leaf:
                 node = leaf_nodes[node]
             handles.append((is_leaf, node.register_prehook(_OutputNode(self, plan))))

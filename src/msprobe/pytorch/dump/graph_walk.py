@@ -68,7 +68,7 @@ class Boundary(NamedTuple):
             is an index of `slots`; one below is a value of `inner`: what flows there comes from inside the call.
         slots: for each distinct edge of the inputs, the slots of the inputs that share it.
         contributions: for each of them, how many places lead to it.
-        inner: edge of an output that the call itself goes on with -> a number below 0.
+        inner: edge of an output that the call itself goes on with, or that is an input too -> a number below 0.
         dtypes: index of `slots` -> its dtype, where contributions arrive in another one; None for none.
         passed_through: slots of outputs that are an input itself -> the input's slots; None for none.
         views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
@@ -139,6 +139,7 @@ def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: i
         node, number = edge
         if edge in slots:
             through[slot] = slots[edge]
+            ends.add(edge)
         elif type(node) is not int and node._sequence_nr() >= floor:
             ends.add(edge)
             if node not in todo:
@@ -159,9 +160,9 @@ def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: i
             if following[0] is None:
                 continue
             edge = _edge_behind(following)
+            if edge in ends:
+                mine.append((position, inner.setdefault(edge, -1 - len(inner))))
             if edge not in index:
-                if edge in ends:
-                    mine.append((position, inner.setdefault(edge, -1 - len(inner))))
                 cast = _through_cast(following[0])
                 if cast is None or _edge_behind(cast) not in index:
                     if type(following[0]) is not _LeafNode and following[0] not in seen and following[0]._sequence_nr() >= floor:
