@@ -58,7 +58,8 @@ def test_a_wrong_one_names_field_and_value(case: str, tmp_path: Path, monkeypatc
         assert f'"{name}"' in message
         shown = json.dumps(value, ensure_ascii=False)
         inside = [json.dumps(item, ensure_ascii=False) for item in value] if isinstance(value, list) else []
-        assert shown in message or any(item in message for item in inside) or f"{len(inside)}" in message
+        missing = value is None and "is missing" in message
+        assert missing or shown in message or f"{len(inside)}" in message or any(item in message for item in inside)
     assert len(message) > len("c.json: ") + 20
 
 

@@ -355,3 +355,15 @@ def test_what_is_left_out_keeps_its_gradients(write: Write, tmp_path: Path) -> N
     assert [record is None for record in step.data["Torch.split.0.forward"]["output"]] == [False, True]
     norm = step.data["Functional.layer_norm.0.forward"]
     assert norm["input_args"][0] is None and norm["input_kwargs"]["bias"] is None and norm["input_kwargs"]["weight"]["Max"] == 4.0
+
+
+def test_an_ignored_value_that_holds_itself_twice() -> None:
+    from msprobe.pytorch.dump.api_dump.ignoring import _note_leaves
+    from msprobe.pytorch.dump.encoder import Side
+
+    leaf = torch.ones(1, requires_grad=True)
+    loop: list[Any] = [leaf]
+    loop += [loop, loop, {"again": loop}]
+    side = Side("x", "input", False)
+    _note_leaves(loop, side)
+    assert len(side.leaves) == 1 and side.leaves[0] is leaf

@@ -15,6 +15,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch.dump.encoder import Encoder, Record, Side
 
+_MAX_CONTAINERS = 10_000
 _MAX_DEPTH = 50
 
 
@@ -79,23 +80,30 @@ class IgnoringEncoder:
         return records
 
 
-def _note_leaves(value: Any, side: Side, depth: int = 0) -> None:
+def _note_leaves(value: Any, side: Side) -> None:
     """The tensors that require grad, as the encoder would have noted them."""
+    _walk(value, side, set(), 0)
+
+
+def _walk(value: Any, side: Side, seen: set[int], depth: int) -> None:
     try:
         kind = type(value)
         if issubclass(kind, torch.Tensor):
             if value.requires_grad:
                 side.leaves.append(value)
-        elif depth > _MAX_DEPTH:
             return
-        elif issubclass(kind, Mapping):
-            for item in value.values():
-                _note_leaves(item, side, depth + 1)
+        if depth > _MAX_DEPTH or len(seen) > _MAX_CONTAINERS or id(value) in seen:
+            return
+        if issubclass(kind, Mapping):
+            items = list(value.values())
         elif issubclass(kind, list | tuple):
-            for item in value:
-                _note_leaves(item, side, depth + 1)
+            items = list(value)
         elif dataclasses.is_dataclass(kind):
-            for one in dataclasses.fields(value):
-                _note_leaves(getattr(value, one.name, None), side, depth + 1)
+            items = [getattr(value, one.name, None) for one in dataclasses.fields(value)]
+        else:
+            return
+        seen.add(id(value))
+        for item in items:
+            _walk(item, side, seen, depth + 1)
     except Exception as error:  # whatever a user's object does when looked at stays out of the user's run
         let_through(error)

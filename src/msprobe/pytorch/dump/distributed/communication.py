@@ -14,9 +14,9 @@ from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
+from msprobe.pytorch.dump.api_dump.exchanged import Exchanged, Handler, exchanged
 from msprobe.pytorch.dump.distributed import c10d
 from msprobe.pytorch.dump.distributed.deferred import Deferred
-from msprobe.pytorch.dump.distributed.functions import WatchedFunction
 from msprobe.pytorch.dump.distributed.pending import PendingCalls
 from msprobe.recording.calls import ThreadState
 
@@ -45,7 +45,7 @@ class CommunicationWindow:
         self._apis = tuple(apis)
         self._pid = os.getpid()
         self._active = False
-        self._watched: list[WatchedFunction] = []
+        self._watched: list[tuple[Exchanged, Handler]] = []
         self.pending = PendingCalls()
 
     def on(self) -> None:
@@ -68,9 +68,11 @@ class CommunicationWindow:
             logger.warning(f"torch.distributed.{api.name} has been replaced by a {type(function).__name__}: its calls are not recorded")
             return
         try:
-            watched = WatchedFunction(function)
-            self._watched.append(watched)
-            watched.on(partial(self._call, api, watched.original))
+            watched = exchanged(function)
+            watched.renew()
+            handler = partial(self._call, api, watched.original)
+            self._watched.append((watched, handler))
+            watched.add(handler)
         except Exception as error:
             let_through(error)
             logger.warning(f"the calls of torch.distributed.{api.name} cannot be watched and are not recorded: {error!r}")
@@ -79,7 +81,8 @@ class CommunicationWindow:
         """Undo `on`. Calls that nobody has waited for end without an output."""
         self._active = False
         while self._watched:
-            self._watched[-1].off()
+            watched, handler = self._watched[-1]
+            watched.remove(handler)
             self._watched.pop()
         if os.getpid() == self._pid:
             self.pending.sweep()

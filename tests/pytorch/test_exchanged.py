@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.pytorch.dump.distributed.functions import WatchedFunction
+from msprobe.pytorch.dump.api_dump.exchanged import exchanged
 
 
 def plain(a: int, b: int = 2, *, c: int = 3) -> tuple[int, int, int]:
@@ -36,32 +36,45 @@ another_name = decorated
 @pytest.mark.parametrize("function", [plain, decorated])
 def test_calls_go_to_the_handler(function: Any) -> None:
     seen: list[Any] = []
-    watched = WatchedFunction(function)
-    watched.on(lambda args, kwargs: seen.append((args, kwargs)) or watched.original(*args, **kwargs))
+    watched = exchanged(function)
+
+    def handler(args: Any, kwargs: Any) -> Any:
+        seen.append((args, kwargs))
+        return watched.original(*args, **kwargs)
+
+    watched.add(handler)
     try:
         assert function(1, c=5) == (1, 2, 5)
     finally:
-        watched.off()
+        watched.remove(handler)
     assert seen == [((1,), {"c": 5})]
     assert function(1) == (1, 2, 3) and len(seen) == 1
 
 
 def test_every_name_is_seen() -> None:
-    watched = WatchedFunction(decorated)
-    watched.on(lambda args, kwargs: "seen")
+    watched = exchanged(decorated)
+
+    def handler(args: Any, kwargs: Any) -> str:
+        return "seen"
+
+    watched.add(handler)
     try:
         assert another_name(1) == "seen" and another_name is decorated
     finally:
-        watched.off()
+        watched.remove(handler)
 
 
 @pytest.mark.parametrize("function", [plain, decorated])
 def test_nothing_is_left(function: Any) -> None:
     before = (function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__, dict(function.__dict__))
-    watched = WatchedFunction(function)
-    watched.on(lambda args, kwargs: None)
+    watched = exchanged(function)
+
+    def handler(args: Any, kwargs: Any) -> None:
+        return None
+
+    watched.add(handler)
     assert pickle.loads(pickle.dumps(function)) is function and str(function.__name__) in ("plain", "decorated")
-    watched.off()
+    watched.remove(handler)
     assert before == (function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__, dict(function.__dict__))
     assert inspect.signature(function) == inspect.signature(plain)
 
@@ -73,30 +86,45 @@ def test_somebody_elses_code_stays() -> None:
     def other() -> str:
         return "other"
 
-    watched = WatchedFunction(victim)
-    watched.on(lambda args, kwargs: "ours")
+    watched = exchanged(victim)
+
+    def handler(args: Any, kwargs: Any) -> str:
+        return "ours"
+
+    watched.add(handler)
     victim.__code__ = other.__code__
-    watched.off()
+    watched.remove(handler)
     assert victim() == "other"
 
 
-def test_watched_twice_in_order() -> None:
-    first = WatchedFunction(plain)
-    first.on(lambda args, kwargs: first.original(*args, **kwargs))
-    second = WatchedFunction(plain)
-    second.on(lambda args, kwargs: ("second", second.original(*args, **kwargs)))
+def test_watched_twice() -> None:
+    watched = exchanged(plain)
+    assert exchanged(plain) is watched
+
+    def first(args: Any, kwargs: Any) -> Any:
+        return watched.original(*args, **kwargs)
+
+    def second(args: Any, kwargs: Any) -> Any:
+        return "second", watched.original(*args, **kwargs)
+
+    watched.add(first)
+    watched.add(second)
     assert plain(1) == ("second", (1, 2, 3))
-    second.off()
+    watched.remove(second)
     assert plain(1) == (1, 2, 3)
-    first.off()
+    watched.remove(first)
     assert plain(1) == (1, 2, 3)
 
 
 def test_errors_are_the_functions_own() -> None:
-    watched = WatchedFunction(plain)
-    watched.on(lambda args, kwargs: watched.original(*args, **kwargs))
+    watched = exchanged(plain)
+
+    def handler(args: Any, kwargs: Any) -> Any:
+        return watched.original(*args, **kwargs)
+
+    watched.add(handler)
     try:
         with pytest.raises(TypeError, match="plain"):
             plain()  # type: ignore[call-arg]
     finally:
-        watched.off()
+        watched.remove(handler)
