@@ -334,6 +334,21 @@ def test_with_steps_that_are_not_selected(tmp_path: Path, run: Run) -> None:
     assert run.steps == [1]
 
 
+def test_scripting_and_tracing_while_the_range_is_waited_for(tmp_path: Path) -> None:
+    """torch.jit.script compiles a module's hooks: it does not get to see ours."""
+    debugger = configured(tmp_path, level="mix")
+    model = net()
+    plain = model(X)
+    debugger.start(model, token_range=[1, 1])
+    scripted, traced = torch.jit.script(model), torch.jit.trace(model, X)
+    debugger.stop()
+    assert torch.equal(scripted(X), plain) and torch.equal(traced(X), plain)
+    assert not model._forward_hooks
+    debugger.step()
+    again = torch.jit.script(model)
+    assert torch.equal(again(X), plain)
+
+
 def test_a_forked_child_counts_nothing(tmp_path: Path) -> None:
     import multiprocessing
 

@@ -16,7 +16,7 @@ from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
-from msprobe.pytorch.dump.module_dump.hooks import hook_pair
+from msprobe.pytorch.dump.module_dump.hooks import ScriptGuard, hook_pair
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.module_dump.single import SingleModule
 
@@ -35,6 +35,11 @@ def checked_range(model: Any, token_range: Any) -> tuple[int, int]:
     if model is None or not checked_models(model):
         raise UsageError("start(model, token_range): model is missing; its calls are what token_range counts")
     return token_range[0], token_range[1]
+
+
+def _is_traced() -> bool:
+    """Whether a call is no token, but torch finding out what the model does."""
+    return torch_internals.is_compiling() or torch.jit.is_tracing()
 
 
 class TokenRange:
@@ -57,6 +62,7 @@ class TokenRange:
         self._model: torch.nn.Module = torch_internals.unwrap_compiled(checked_models(model)[0][1])
         self._restore: Callable[[], None] | None = None
         self._aside: SingleModule | None = None
+        self._guard = ScriptGuard()
 
     def start(self) -> None:
         """Count from here."""
@@ -65,12 +71,13 @@ class TokenRange:
             self._aside = SingleModule(self._call_begins, self._call_ends, self._call_begins)
             self._aside.register_one("token_range", self._model)
         else:
+            self._guard.on()
             torch_internals.put_module_hooks(self._model, _KEY, *hook_pair("token_range", self._model, self._call_begins, self._call_ends))
         if self._first == 0:
             self._begin_now()
 
     def _call_begins(self, *_: Any) -> None:
-        if self._done or torch_internals.is_compiling():
+        if self._done or _is_traced():
             return
         number = self.calls
         self.calls += 1
@@ -80,7 +87,7 @@ class TokenRange:
             self._contained(self._begin_now)  # the call before was left without a word (KeyboardInterrupt)
 
     def _call_ends(self, *_: Any) -> None:
-        if not self._done and self.calls == self._first and not torch_internals.is_compiling():
+        if not self._done and self.calls == self._first and not _is_traced():
             self._contained(self._begin_now)
 
     def _contained(self, action: Callable[[], None]) -> None:
@@ -121,6 +128,7 @@ class TokenRange:
         """Count no more, and say nothing."""
         self._done = True
         torch_internals.take_module_hooks(self._model, _KEY)
+        self._guard.off()
         if self._aside is not None:
             self._aside.remove()
         self._compile_again()
