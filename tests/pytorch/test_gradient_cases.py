@@ -160,6 +160,66 @@ def test_an_output_that_is_an_input(tmp_path: Path) -> None:
     assert gradients(step, "Tensor.float.0.backward") == ([[7.0]], [[7.0]])
 
 
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_an_input_given_on_beside_what_is_made_of_it(level: str, is_leaf: bool, tmp_path: Path) -> None:
+    """Of the gradient that comes to the tensor, the call's own part is no gradient of its output."""
+
+    class Both(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x * 3, x
+
+    model = nn.Sequential(Both())
+
+    def body() -> None:
+        for weight in (0.0, 5.0):
+            x = leaf(1.0) if is_leaf else leaf(1.0) * 1
+            made, given = model[0](x)
+            (made.sum() + (given.sum() * weight if weight else 0)).backward()
+
+    step = recorded(tmp_path, body, model, level)
+    assert gradients(step, "Module.0.Both.backward.0") == ([[1.0], None], [[3.0]])
+    assert gradients(step, "Module.0.Both.backward.1") == ([[1.0], [5.0]], [[8.0]])
+
+
+def _set_item(y: torch.Tensor) -> None:
+    y[:, 0] = 5.0
+
+
+def _copy(y: torch.Tensor) -> None:
+    y[:, 0].copy_(torch.zeros(2))
+
+
+@pytest.mark.parametrize("change", [_set_item, _copy])
+def test_a_view_that_is_changed_in_place_is_told_for_all_who_gave_it(change: Callable[[torch.Tensor], None], tmp_path: Path) -> None:
+    """A linear of three dimensions gives a view, a dropout of nothing gives it on; what they gave has no gradient any more."""
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)), torch.ones(2, 3, 2, requires_grad=True)
+
+    def body() -> None:
+        y = model[1](model[0](x))
+        change(y)
+        (y * 2).sum().backward()
+
+    step = recorded(tmp_path, body, model)
+    told = {line.partition(":")[0] for line in (step.directory / "dump_error_info.log").read_text().splitlines()}
+    names = {"Functional.linear.0.backward", "Module.0.Linear.backward.0", "Functional.dropout.0.backward", "Module.1.Dropout.backward.0"}
+    others = {"Tensor.copy_.0.backward", "Tensor.__getitem__.0.backward"} if change is _copy else set()
+    assert told == names | others
+
+
+def test_what_is_no_view_is_changed_in_place_without_loss(tmp_path: Path) -> None:
+    x = leaf(1.0, 2.0)
+
+    def body() -> None:
+        y = x * 3
+        y[0] = 5.0
+        (y * 2).sum().backward()
+
+    step = recorded(tmp_path, body)
+    assert not (step.directory / "dump_error_info.log").exists()
+    assert gradients(step, "Tensor.__mul__.0.backward") == ([[0.0, 2.0]], [[0.0, 6.0]])
+
+
 # --- in place -------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_in_place_modules_and_the_module_before_them(level: str, tmp_path: Path) -> None:

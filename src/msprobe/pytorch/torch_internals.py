@@ -108,6 +108,22 @@ def leaf_nodes(tensors: list[torch.Tensor]) -> list[Any]:
     return found
 
 
+_VIEWS = frozenset(
+    f"{name}Backward{number}"
+    for name in (
+        *("View", "ReshapeAlias", "Select", "Slice", "Transpose", "T", "Mt", "Mh", "Permute", "Unsqueeze", "Squeeze", "Expand", "AsStrided"),
+        *("Alias", "Unfold", "Split", "SplitWithSizes", "Unbind", "Diagonal", "Movedim", "Real", "Imag", "ViewAsReal", "ViewAsComplex"),
+        *("Unflatten", "Chunk", "Narrow", "Swapaxes", "Indices", "Values"),
+    )
+    for number in range(4)
+)
+
+
+def makes_view(node: Any) -> bool:
+    """Whether a node of the graph stands for an operation that gives a view of its input."""
+    return type(node).__name__ in _VIEWS
+
+
 PythonNode: type = torch.autograd.function.BackwardCFunction
 """Graph nodes of user-written `torch.autograd.Function`s are instances of it."""
 

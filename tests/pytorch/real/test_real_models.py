@@ -38,13 +38,10 @@ UNUSED = {"llava": ["Module.model.vision_tower.post_layernorm.LayerNorm.forward.
 # Functions of torch that only move, and that no list of overridable functions names.
 ONLY_MOVE = {"pack_padded_sequence", "pad_packed_sequence"}
 
-_GIVEN_ON = "an input is given on as an output: both have all that comes back to this tensor"
 _SIDE_DOOR = "the router's logits leave the module by a hook and are part of the loss: more comes back than by the outputs"
 _CHANGED = "its output is a view and changed in place: what comes back through it is unknown"
 # Backward entries whose values are not those of the call alone, as shell patterns.
 VALUES: dict[str, dict[str, str]] = {
-    "deberta_v2": {"Module.deberta.encoder.DebertaV2Encoder.backward.0": _GIVEN_ON},
-    "t5": {f"Module.*coder.block.1.{m}.backward.0": _GIVEN_ON for m in ("*T5Attention", "*T5LayerSelfAttention", "T5Block")},
     "mixtral": {f"Module.model.layers.*.{m}.backward.0": _SIDE_DOOR for m in ("MixtralDecoderLayer", "mlp.MixtralSparseMoeBlock")},
     "wav2vec2": {
         "Functional.linear.0.backward": _CHANGED,

@@ -6,7 +6,7 @@ all nodes at its edges have fired, or when the backward pass ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +20,40 @@ from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, trace
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
+
+
+_CUT = "a view was changed in place, and autograd keeps no gradient of what it was before"
+_MAX_CHAIN = 50
+
+
+def _views_from(node: Any, kept: set[Any]) -> Iterator[Any]:
+    """A node, and those below it that only make views, down to the tensor that owns the memory: autograd replaces them all together.
+
+    Args:
+        node: what made the view that was changed.
+        kept: nodes that are still in the graph.
+    """
+    yield node
+    for _ in range(_MAX_CHAIN):
+        if type(node) is int or not torch_internals.makes_view(node):
+            return
+        node = node.next_functions[0][0]
+        if node is None or node in kept or not torch_internals.makes_view(node):
+            return
+        yield node
+
+
+def _kept_by_change(outputs: list[Edge | None]) -> set[Any]:
+    """The nodes right behind the one that stands for the change: what the memory's owner was made by is still in the graph."""
+    node = next((edge[0] for edge in outputs if edge is not None and type(edge[0]) is not int), None)
+    for _ in range(_MAX_CHAIN):
+        if node is None or not node.next_functions:
+            return set()
+        following = [behind for behind, _ in node.next_functions]
+        if type(node).__name__ == "CopySlices":
+            return set(following)
+        node = following[0]
+    return set()
 
 
 class Sink(Protocol):
@@ -79,6 +113,7 @@ class GradientObservers:
         self._handles: list[tuple[Call | None, Any]] = []
         self.kept_nodes: list[Any] = []
         """Nodes of leaves that carry an observer: nobody else keeps them until the backward pass."""
+        self._cut: set[str] = set()
         self._makers: dict[int, tuple[str, ...]] = {}
         """id of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
@@ -114,23 +149,46 @@ class GradientObservers:
             return
         boundary = Boundary(*found)
         if boundary.views_changed:
-            self._tell_cut(name, inputs, boundary)
+            self._tell_cut(name, outputs, inputs, boundary)
         if boundary.outputs:
             call = GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             for is_leaf, handle in call.attach(boundary, tensors):
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((None if is_leaf else call, handle))
 
-    def _tell_cut(self, name: str, inputs: list[Edge | None], boundary: Boundary) -> None:
+    def changed(self, name: str, tensor: torch.Tensor, inputs: list[Edge | None], floor: int) -> None:
+        """A call that gives nothing has changed a tensor in place (`x[0] = y`): tell whose gradients can no longer be read.
+
+        Args:
+            name: the backward entry that the call would have.
+            tensor: what was changed.
+            inputs, floor: as in `watch`.
+        """
+        outputs = edges_of([tensor], lambda reason: self.report(name, reason))
+        found = trace(outputs, inputs, floor)
+        if len(found) != 3 and Boundary(*found).views_changed:
+            self._tell_cut(name, outputs, inputs, Boundary(*found), gives=False)
+
+    def _tell_cut(
+        self, name: str, outputs: list[Edge | None], inputs: list[Edge | None], boundary: Boundary, gives: bool = True
+    ) -> None:
         """A view changed in place: autograd replaced the node that made it, so nobody's gradient can be read there any more."""
+        kept = _kept_by_change(outputs)
         for slots, contributions in zip(boundary.slots, boundary.contributions, strict=True):
             edge = inputs[slots[0]]
             if contributions or edge is None:
                 continue
-            reason = "a view was changed in place, and autograd keeps no gradient of what it was before"
-            self.report(name, reason)
-            for maker in self._makers.get(id(edge[0]), ()):
-                self.report(maker, f"{reason} (by {name})")
+            if gives:
+                self.report_cut(name)
+            for node in _views_from(edge[0], kept):
+                for maker in self._makers.get(id(node), ()):
+                    self.report_cut(maker, name)
+
+    def report_cut(self, name: str, by: str = "") -> None:
+        """Tell, once for each call, that a gradient cannot be read because a view was changed in place."""
+        if name not in self._cut:
+            self._cut.add(name)
+            self.report(name, f"{_CUT} (by {by})" if by else _CUT)
 
     def at_end(self, task: int, finish: Callable[[int], None]) -> None:
         """Call `finish(task)` when backward pass number `task` ends, or at the latest when the step does."""

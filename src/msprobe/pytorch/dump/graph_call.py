@@ -182,6 +182,8 @@ class GraphCall(Call):
         """The entry is final."""
         if self.entry is None:
             self.place()
+        if self.outputs and not any(self.received) and any(self.passed_on):
+            self.observers.report_cut(self.name)  # gradients went through the call, and none came by its output
         self.received, self.passed_on = [], []
         if self._sums:
             self._sums.clear()

@@ -92,12 +92,19 @@ class Recorder:
             try:
                 with _NoTorchFunction():
                     self._api_ends(step, call, result)
+                    if result is None and call.edges is not None and args:
+                        self._changed(step, call, args[0])
             except Exception as error:
                 let_through(error)
                 self._tell(step, call.name, f"result could not be recorded: {error!r}")
                 self._give_up(step, call)
             step.tally.spent += perf_counter() - began
         return result
+
+    def _changed(self, step: StepRecord, call: _ApiCall, changed: Any) -> None:
+        """A call gave nothing (`x[0] = y`): it may have cut the gradients of earlier ones."""
+        if isinstance(changed, torch.Tensor) and changed.requires_grad:
+            step.observers.changed(f"{call.api.full}.{call.number}.backward", changed, call.edges, call.floor)
 
     def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ApiCall | None:
         if api.prefix == "Aten" and any(type(value).__name__ == "FakeTensor" for value in args):

@@ -93,7 +93,7 @@ class StepRecord:
             "framework": "pytorch",
             "extra_info": config.extra_info,
             "tensors": pool is not None and config.task != "nan_check",
-            "lazy": True,
+            "lazy": pool is None,  # with tensor files the directory is there at once, and so is what makes it a dump
             "shown_as": shown_as,
         }
         if check is None:

@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
-from msprobe.pytorch.dump.module_dump.naming import named_modules, shape_of
+from msprobe.pytorch.dump.module_dump.naming import checked_models, named_modules, shape_of
 
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
@@ -116,7 +116,7 @@ class ModuleHooks:
         """Hook everything inside the model or models."""
         named = self._plan.of(model, self._before, self._after)
         self._modules = [module for _, module, _, _ in named]
-        fast = _inside_fast_path(self._modules)
+        fast = _inside_fast_path([*self._modules, *(root for _, root in checked_models(model))])
         for name, module, before, after in named:
             if isinstance(module, torch.jit.ScriptModule):
                 self._skip(name, "a scripted module takes no hooks")
