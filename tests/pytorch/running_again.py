@@ -188,7 +188,8 @@ class Checker:
         if len(backward["output"]) != len(inputs):
             return [f"{text}: {len(backward['output'])} slots for {len(inputs)} inputs that require grad"]
         recorded = [None if r is None else load(r, self.step.directory) for r in backward["output"]]
-        scale = max((abs(r[key]) for r in backward["input"] if r is not None and r["Max"] is not None for key in ("Max", "Min")), default=0.0)
+        given = [r for r in backward["input"] if r is not None and r["Max"] is not None]
+        scale = max((abs(r[key]) for r in given for key in ("Max", "Min")), default=0.0)
         found: list[str] = []
         for shared in (False, True):
             expected = self._run_again(name, forward, backward, shared)

@@ -7,7 +7,9 @@ import os
 import time
 from pathlib import Path
 
-from msprobe.writer import StepWriter
+import pytest
+
+from msprobe.writer import StepWriter, step_files
 
 
 def opened(directory: Path) -> StepWriter:
@@ -66,3 +68,45 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     writer.add("a", {}, True)
     report = writer.close()
     assert report.lost == 1 and report.problems
+
+
+def test_the_directory_appears_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far the first write got, there is either no directory or one with every document."""
+    real = step_files.write_new
+    for fail_at in range(5):
+        directory = tmp_path / f"step{fail_at}" / "proc1"
+        writer = opened(directory)
+        writer.meta["a"] = 1
+        writer.add("a", {"x": 1}, True)
+        calls = 0
+
+        def write(path: str, data: bytes, limit: int = fail_at) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > limit:
+                raise OSError(28, "No space left on device")
+            real(path, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(step_files, "write_new", write)
+            writer.flush()
+            assert directory.exists() == (fail_at == 4)
+            if fail_at == 4:
+                assert sorted(os.listdir(directory)) == ["construct.json", "dump.json", "meta.json", "stack.json"]
+        writer.add("b", {"x": 2}, True)
+        report = writer.close()
+        assert report.lost == 0
+        assert list(json.loads((directory / "dump.json").read_text())["data"]) == ["a", "b"]
+        assert json.loads((directory / "meta.json").read_text()) == {"a": 1}
+        assert os.listdir(directory.parent) == ["proc1"]
+
+
+def test_somebody_else_makes_the_directory_first(tmp_path: Path) -> None:
+    directory = tmp_path / "step0" / "proc1"
+    writer = opened(directory)
+    writer.add("a", {"x": 1}, True)
+    directory.mkdir(parents=True)
+    (directory / "own.txt").write_text("mine")
+    assert writer.close().problems == {}
+    assert json.loads((directory / "dump.json").read_text())["data"] == {"a": {"x": 1}}
+    assert (directory / "own.txt").read_text() == "mine"

@@ -111,8 +111,8 @@ def leaf_nodes(tensors: list[torch.Tensor]) -> list[Any]:
 _VIEWS = frozenset(
     f"{name}Backward{number}"
     for name in (
-        *("View", "ReshapeAlias", "Select", "Slice", "Transpose", "T", "Mt", "Mh", "Permute", "Unsqueeze", "Squeeze", "Expand", "AsStrided"),
-        *("Alias", "Unfold", "Split", "SplitWithSizes", "Unbind", "Diagonal", "Movedim", "Real", "Imag", "ViewAsReal", "ViewAsComplex"),
+        *("View", "ReshapeAlias", "Select", "Slice", "Transpose", "T", "Mt", "Mh", "Permute", "Unsqueeze", "Squeeze", "Expand"),
+        *("AsStrided", "Alias", "Unfold", "Split", "SplitWithSizes", "Unbind", "Diagonal", "Movedim", "Real", "Imag", "ViewAsReal", "ViewAsComplex"),
         *("Unflatten", "Chunk", "Narrow", "Swapaxes", "Indices", "Values"),
     )
     for number in range(4)

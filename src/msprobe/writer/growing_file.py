@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msprobe.writer.exchange import exchange, put_over
@@ -147,6 +148,12 @@ class GrowingFile:
             os.unlink(self.hidden)
         else:
             self._advance(state, new, tail, 0, b"")
+
+    def whole(self, transient: str = "") -> tuple[bytes, Callable[[], None]]:
+        """The whole document of a file that was never made, and what to call when the caller has put it under its name."""
+        state, tail = self._state, self._tail_with(transient)
+        new = self._joined(state).encode()
+        return b"".join((self._head, new, tail)), lambda: self._advance(state, new, tail, 0, b"")
 
     def finish(self, transient: str = "") -> None:
         """Bring the final file up to date and take the hidden one away. A later flush works, at the price of a copy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Sequence
 
 from msprobe.format import layout, tensor_file
@@ -52,6 +53,32 @@ class StepFiles:
         for file in self._growing:
             file.restart()
         self._meta_size = 2
+
+    def appear(self, documents: dict[str, bytes]) -> bool:
+        """Bring the directory into being with these documents in it, all at one instant.
+
+        Args:
+            documents: name -> content.
+
+        Returns:
+            False where there is a directory of that name already; nothing has changed then.
+        """
+        if os.path.lexists(self._directory):
+            return False
+        above, name = os.path.split(self._directory)
+        hidden = os.path.join(above, f".{name}.next")
+        _make_directory(hidden)
+        for document, content in documents.items():
+            write_new(os.path.join(hidden, document), content)
+        try:
+            os.rename(hidden, self._directory)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            shutil.rmtree(hidden, ignore_errors=True)
+            return False
+        self._meta_size = len(documents.get(layout.META, b""))
+        return True
 
     def make_directories(self) -> None:
         """Make the directory without any document in it, and take out what an earlier run left."""

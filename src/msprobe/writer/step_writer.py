@@ -22,8 +22,8 @@ from msprobe.writer.step_files import StepFiles
 _BATCH = 512
 # Finished entries that wait to become text together.
 _READY = 24
-# Text of finished entries that is written anew at each flush, so that they stay behind an earlier one that is not finished; beyond that they
-# overtake it.
+# Text of finished entries that is written anew at each flush, so that they stay behind an earlier one that is not finished; beyond that
+# they overtake it.
 _MAX_HELD = 1 << 20
 # Text kept in memory for a disk that does not take it; beyond that it is lost, and counted.
 _MAX_WAITING = 256 << 20
@@ -281,10 +281,12 @@ class StepWriter:
 
     def _bring_up_to_date(self, write: Callable[[GrowingFile, str], None]) -> None:
         """Every file gets its turn, also when another one fails; the first failure is raised at the end."""
+        transient = self._collect()
         if not self._is_open:
+            if self._appear(transient):
+                return
             self._files.make_directories()
             self._is_open = True
-        transient = self._collect()
         failures: list[OSError] = []
         for file in self._grow:
             try:
@@ -297,6 +299,22 @@ class StepWriter:
             failures.append(failure)
         if failures:
             raise failures[0]
+
+    def _appear(self, transient: str) -> bool:
+        """The first write of a lazy writer: there is no moment at which the directory holds some of the documents only."""
+        made = {os.path.basename(file.path): file.whole(transient if file is self._dump else "") for file in self._grow}
+        documents = {name: content for name, (content, _) in made.items()}
+        meta = json_text.document(dict(self.meta), self._problem) if self.meta else ""
+        if meta:
+            documents[layout.META] = meta.encode()
+        if not self._files.appear(documents):
+            return False
+        self._is_open = True
+        for _, advance in made.values():
+            advance()
+        self._meta_text = meta
+        self._write_small_files()
+        return True
 
     def _write_small_files(self) -> None:
         self._files.append_errors(self._errors)
