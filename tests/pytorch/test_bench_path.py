@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from capturing import Run, Step, configured, forget_debugger, golden, tensors
 
 from msprobe.errors import ConfigError
+from msprobe.pytorch.dump.checks import held_tensors
+from msprobe.pytorch.dump.checks.argument_names import argument_name
 from msprobe.pytorch.dump.checks.bench_check import BenchCheck
 from msprobe.pytorch.dump.checks.same_records import Verdict, verdict
+from msprobe.pytorch.dump.encoder import Side
+from msprobe.writer import TensorPool
 
 BENCH = "earlier"
 
@@ -263,6 +268,20 @@ def test_checksums_of_two_kinds(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert saved(step) == [] and "differences from bench_path: 0; not comparable: 6" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "told"),
+    [("xor", "md5", 1), ("md5", "xor", 1), ("xor", "statistics", 1), ("statistics", "xor", 1), ("md5", "statistics", 0), ("xor", "xor", 0)],
+)
+def test_summary_modes_that_have_nothing_in_common(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, theirs: str, ours: str, told: int
+) -> None:
+    run(tmp_path / BENCH, sample, summary_mode=theirs, steps=2)
+    run(tmp_path / "run", sample, summary_mode=ours, steps=2, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=-1)
+    warnings = [line.getMessage() for line in caplog.records if "nothing can be compared" in line.getMessage()]
+    assert len(warnings) == told
+    assert all(text.startswith(f"bench_path holds {theirs}, this run {ours}: nothing can be compared") for text in warnings)
+
+
 def test_other_weights_are_other_input(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3))
 
@@ -272,6 +291,64 @@ def test_other_weights_are_other_input(tmp_path: Path) -> None:
             model[0].weight.add_(1.0)
 
     assert saved(compared(tmp_path, body, model=model, level="L0").step()) == []
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 3)
+        self.scale = torch.nn.Parameter(torch.ones(3))
+        self.unused = torch.nn.Linear(3, 3, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(self.fc(x) * self.scale, self.unused.weight)  # that module is not called itself
+
+
+@pytest.mark.parametrize("mode", ["statistics", "md5", "xor"])
+@pytest.mark.parametrize(
+    ("level", "which", "shown"),
+    [
+        ("mix", ["0.0.fc.weight"], "Module.0.0.fc.Linear.forward.0 weight"),
+        ("L0", ["0.0.fc.bias"], "Module.0.0.fc.Linear.forward.0 bias"),
+        ("mix", ["0.0.scale"], "Module.0.0.Block.forward.0 scale"),
+        ("mix", ["0.0.fc.weight", "0.0.scale"], "Module.0.0.fc.Linear.forward.0 weight"),
+        ("mix", ["0.0.unused.weight"], "Functional.linear.1.forward input.1"),
+        ("L1", ["0.0.fc.weight"], "Functional.linear.0.forward input.1"),
+    ],
+)
+def test_a_parameter_inside_a_module(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, which: list[str], shown: str, mode: str
+) -> None:
+    """No module around it is blamed, neither forward nor backward, and the parameter is named."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Sequential(Block()), torch.nn.ReLU())
+
+    def body(_: Any) -> None:
+        model.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        with torch.no_grad():
+            for name in which:
+                model.get_parameter(name)[..., 0] += 0.1
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, body, model=model, level=level, summary_mode=mode, **({"list": []} if level == "L1" else {})).step()
+    assert saved(step) == [] and "differences from bench_path: 0;" in caplog.text
+    assert f"; the first parameter that differs: {shown}\n" in caplog.text
+    assert json.loads((step.directory / "meta.json").read_text())["first_other_parameter"] == shown
+
+
+def test_parameters_behind_a_difference_are_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+
+    def body(functions: Any) -> None:
+        x = functions.f(torch.ones(3), 1)
+        with torch.no_grad():
+            weight.copy_(x)
+        torch.exp(weight)
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, body, list=["Nd", "exp"]).step()
+    assert saved(step) == ["Nd.f.0.forward"] and "first parameter" not in caplog.text
 
 
 def test_a_parameters_gradient_alone(tmp_path: Path) -> None:
@@ -415,6 +492,149 @@ def test_the_existing_tools_dump(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.INFO, logger="msprobe"):
         step = run(tmp_path / "run", body, bench_path=str(tmp_path / BENCH / "dump")).step()
     assert saved(step) == [] and "the same: 1; not comparable: 1" in caplog.text
+
+
+# --- arguments that are no tensors -----------------------------------------------------------------------------------------------------
+H = torch.tensor([[-3.0, -0.5, 2.0], [0.25, 1.0, 3.0]])
+Q = torch.arange(12.0).reshape(1, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "told"),
+    [
+        (lambda: F.gelu(H), lambda: F.gelu(H, approximate="tanh"), 'argument approximate is there in this run only ("tanh"), and'),
+        (lambda: F.gelu(H, approximate="tanh"), lambda: F.gelu(H), 'argument approximate is there in the earlier run only ("tanh"), and'),
+        (lambda: torch.clamp(H, -1), lambda: torch.clamp(H, -1, 0.5), "argument max is there in this run only (0.5), and"),
+        (
+            lambda: F.scaled_dot_product_attention(Q, Q, Q),
+            lambda: F.scaled_dot_product_attention(Q, Q, Q, is_causal=True),
+            "argument is_causal is there in this run only (True), and",
+        ),
+        (
+            lambda: F.layer_norm(H, (3,), None, None, 1e-5),
+            lambda: F.layer_norm(H, (3,), None, None, 1e-2),
+            "argument eps is 1e-05 in the earlier run and 0.01 here, and",
+        ),
+        (lambda: F.layer_norm(H, (3,)), lambda: F.layer_norm(H, (2, 3)), "normalized_shape is [3] in the earlier run and [2, 3] here"),
+        (
+            lambda: F.scaled_dot_product_attention(Q, Q, Q),
+            lambda: F.scaled_dot_product_attention(Q, Q, Q, attn_mask=torch.eye(4)),
+            "argument attn_mask is there in this run only (a tensor), and",
+        ),
+        (lambda: torch.mul(H, 2), lambda: torch.mul(H, torch.tensor(3.0)), "is 2 in the earlier run and a tensor here, and"),
+        (lambda: F.softmax(H, dim=0), lambda: F.softmax(H, 1), "argument dim is "),
+    ],
+)
+def test_an_argument_is_the_difference(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, earlier: Callable[[], Any], now: Callable[[], Any], told: str
+) -> None:
+    calls = iter((earlier, now))
+    step = compared(tmp_path, lambda _: next(calls)(), list=[]).step()
+    assert [name for name in saved(step) if ".forward" in name] == saved(step) != []
+    assert told in caplog.text and "the same input" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        (lambda: torch.clamp(H, -1), lambda: torch.clamp(H, -1, None)),
+        (lambda: torch.clamp(H, -9), lambda: torch.clamp(H, -9, 9)),
+        (lambda: torch.clamp(H, -1), lambda: torch.clamp(H, min=-1)),
+        (lambda: torch.mul(H, Q[0, 0]), lambda: torch.mul(H, other=Q[0, 0])),
+    ],
+)
+def test_arguments_that_change_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, earlier: Callable[[], Any], now: Callable[[], Any]
+) -> None:
+    calls = iter((earlier, now))
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        assert saved(compared(tmp_path, lambda _: next(calls)(), list=["clamp", "mul"]).step()) == []
+    assert "differences from bench_path: 0; the same: 1" in caplog.text
+
+
+def test_a_tensor_passed_by_name_is_compared_with_the_one_by_position(tmp_path: Path) -> None:
+    calls = iter((lambda: torch.mul(H, Q[0, 0]), lambda: torch.mul(H, other=Q[0, 1])))
+    assert saved(compared(tmp_path, lambda _: next(calls)(), list=["mul"]).step()) == []  # another tensor went in
+
+
+def test_an_argument_that_shows_in_the_gradient_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    highs = iter((2.0, 1.0))
+
+    def body(_: Any) -> None:
+        x = torch.ones(2, requires_grad=True)
+        torch.nn.functional.hardtanh(x, -1.0, next(highs)).sum().backward()
+
+    step = compared(tmp_path, body, list=["hardtanh"]).step()
+    assert saved(step) == ["Functional.hardtanh.0.backward"]
+    assert "of its forward call, its argument max_val is 2.0 in the earlier run and 1.0 here, and it gave out" in caplog.text
+
+
+def test_what_went_in_is_not_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    compared(tmp_path, lambda functions: functions.h(torch.ones(2)), data_mode=["output"])
+    assert "from what it took in, which could not be compared, it gave out something else" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("entry", "position", "name"),
+    [
+        ("Functional.layer_norm.0.forward", 4, "eps"),
+        ("Torch.clamp.0.forward", 2, "max"),
+        ("Tensor.clamp.0.forward", 1, "min"),
+        ("Torch.sum.0.forward", 1, "1"),
+        ("Functional.gelu.0.forward", 7, "7"),
+        ("Torch.nothing.0.forward", 1, "1"),
+        ("Nd.f.0.forward", 1, "1"),
+        ("Module.a.B.forward.0", 0, "0"),
+    ],
+)
+def test_names_of_arguments(entry: str, position: int, name: str) -> None:
+    assert argument_name(entry, position) == name
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------------------------
+class Held(torch.nn.Module):
+    inner: Callable[[torch.Tensor], Any]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.inner(x[:6])
+        return x
+
+
+def test_values_held_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outermost call gives its values up, the one that is the difference keeps them."""
+    monkeypatch.setattr(held_tensors.HeldTensors.__init__, "__defaults__", (64,))
+
+    model = torch.nn.Sequential(Held())
+
+    def once(functions: Any) -> None:
+        model[0].inner = functions.h
+        model(torch.ones(12))
+        functions.h(torch.ones(17))
+
+    step = compared(tmp_path, once, model=model, level="mix").step()
+    assert saved(step) == ["Nd.h.0.forward"]  # 24 bytes in, 24 bytes out, beside the 48 of the module
+    assert "Nd.h.1.forward: its values were not kept" in step.errors and "Nd.h.0" not in step.errors
+    assert json.loads((step.directory / "meta.json").read_text())["differences"] == ["Nd.h.0.forward", "Nd.h.1.forward"]
+
+
+def test_what_is_held_is_counted(tmp_path: Path) -> None:
+    pool = TensorPool()
+    held = held_tensors.HeldTensors(str(tmp_path), pool, limit=100)
+    told: list[str] = []
+    held.report = lambda entry, reason: told.append(entry)
+
+    def record_of(entry: str, values: int) -> dict[str, Any]:
+        held(torch.ones(values), Side(entry, "output", True), ("0",))
+        return {"output": [tensor()]}
+
+    records = {entry: record_of(entry, 10) for entry in "abc"}  # 40 bytes each
+    assert [held.write(entry, records[entry], "data_name") for entry in "abc"] == [0, 1, 1] and told == ["a"]
+    assert held.write("d", record_of("d", 25), "data_name") == 1  # all room is free again
+    assert held.write("e", record_of("e", 26), "data_name") == 0 and told == ["a", "e"]
+    large = torch.sparse_coo_tensor(torch.tensor([[5]]), torch.ones(1), (1000,))
+    held(large, Side("f", "output", True), ("0",))
+    assert held.write("f", {"output": [tensor()]}, "data_name") == 1  # counted as what it stores
+    pool.close()
 
 
 # --- records -------------------------------------------------------------------------------------------------------------------------

@@ -229,6 +229,56 @@ def test_closing_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "3 calls gave out NaN or an infinity, 2 of them produced it, first Torch.log.0.forward" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda bad: F.linear(torch.ones(1, 2), bad), "Functional.linear.0.forward, which took it in (input.1)"),
+        (lambda bad: torch.relu(bad), "Torch.relu.0.forward, which took it in (input.0)"),
+        (lambda bad: torch.stack([torch.ones(2, 2), bad]), "Torch.stack.0.forward, which took it in (input.0.1)"),
+        (lambda bad: torch.mul(torch.ones(2, 2), other=bad), "Torch.mul.0.forward, which took it in (kwargs.other)"),
+        (lambda bad: torch.mul(torch.tensor([INF]), NAN), "Torch.mul.0.forward, which took it in (input.1)"),
+    ],
+)
+@pytest.mark.parametrize("mode", [[], ["output"]])
+def test_closing_line_when_it_came_from_outside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, call: Any, where: str, mode: list[str]
+) -> None:
+    bad = torch.ones(2, 2)
+    bad[0, 0] = NAN
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        checked(tmp_path, lambda: torch.relu(call(bad)), data_mode=mode)
+    assert f"2 calls gave out NaN or an infinity, none of them produced it; first {where}\n" in caplog.text
+
+
+def test_a_gradient_behind_a_forward_call_that_met_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The gradient of a product is what the other factor was: NaN came in with it."""
+
+    def body() -> None:
+        x = torch.ones(2, requires_grad=True)
+        y = torch.mul(x, torch.tensor([NAN, 1.0]))
+        torch.exp(torch.mul(x, 1000.0)).sum().backward()
+        y.sum().backward()
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = checked(tmp_path, body)
+    data = step.data
+    assert data["Torch.mul.0.backward"]["is_nan"] == 1
+    assert data["Torch.mul.0.backward"]["non_finite"] == {"input": [], "output": ["nan"], "produced": [], "forward": ["nan"]}
+    # exp gave out an infinity in its forward call, and its gradient is that infinity.
+    assert data["Torch.exp.0.backward"]["is_nan"] == 1 and data["Torch.exp.0.backward"]["non_finite"]["forward"] == ["inf"]
+    assert json.loads((step.directory / "meta.json").read_text())["nan_check"]["produced"] == ["Torch.exp.0.forward"]
+
+
+def test_closing_line_when_only_gradients_show_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def body() -> None:
+        x = torch.tensor([INF, 1.0], requires_grad=True)
+        torch.sqrt(torch.mul(x, x)).backward(torch.tensor([1.0, 1.0]))
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        checked(tmp_path, body)
+    assert "none of them produced it; first Torch.mul.0.backward, whose forward call took in or gave out inf\n" in caplog.text
+
+
 def test_npu_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "register" not in nan_check.notice()
     find = nan_check.importlib.util.find_spec

@@ -1,13 +1,13 @@
 """`bench_path`: every entry is compared with the same one of an earlier dump, and the values of calls that differ are saved.
 
 A call is a difference when it took in the same tensors as in the earlier run and gave out others: it is where the runs part, and not
-merely behind that place. For a gradient, what the forward call took in and gave out must have been the same too. A module that holds a
-call which is a difference is none itself.
+merely behind that place. Another number or text among its arguments is what makes it different. For a gradient, what the forward call took
+in and gave out must have been the same too. A module that holds a call which is a difference is none itself; nor is one that holds a
+call which took in another parameter.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,11 @@ from typing import Any
 from msprobe.format import names
 from msprobe.log import logger
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump, EarlierStep
-from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
-from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, together, verdict
+from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
+from msprobe.pytorch.dump.checks.held_tensors import HeldTensors, record_at
+from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, verdict
+from msprobe.pytorch.dump.checks.taken_in import Place, Taken, compare_taken, in_words
 
-_TAKEN_IN = ("input_args", "input_kwargs", "input", "parameters")
 _MOST_TOLD = 20
 _MOST_NAMED = 1000
 
@@ -50,7 +51,14 @@ class BenchCheck:
         self._parted: set[str] = set()
         """Entries that took in or gave out something else than in the earlier run."""
         self._explained: set[str] = set()
-        """Modules that hold a difference."""
+        """Modules that hold a difference, or a call that took in another parameter."""
+        self._arguments: dict[str, tuple[tuple[Place, str], ...]] = {}
+        """Forward calls whose arguments differ: which, and how."""
+        self._from_other_input: set[str] = set()
+        """Differences of which it is not known that they took in the same."""
+        self._first_parameter = ""
+        self._first_parameter_in = ""
+        """The API call that took it in, until the module comes to its end whose parameter it is."""
         self.same = self.behind = self.missing = self.not_compared = 0
         self.differences: list[str] = []
         self._first_behind = ""
@@ -85,10 +93,17 @@ class BenchCheck:
         earlier.found += 1
         self._explain_modules_around(name)
         if earlier.found <= _MOST_TOLD:
-            logger.warning(f"{name} is different: from the same input it gave out something else than in {self._directory}")
+            logger.warning(f"{name} is different: {self._why(name)} it gave out something else than in {self._directory}")
         if earlier.ended:
             logger.warning(f"diff_nums: {earlier.found} differences have been found, recording ends here")
             self._end()
+
+    def _why(self, name: str) -> str:
+        if name in self._arguments:
+            return f"{in_words(name, self._arguments[name])}, and"
+        if (forward := forward_of(name)) in self._arguments:
+            return f"of its forward call, {in_words(forward, self._arguments[forward])}, and"
+        return "from what it took in, which could not be compared," if name in self._from_other_input else "from the same input"
 
     def _explain_modules_around(self, name: str) -> None:
         parent = self._parents.get(name)
@@ -98,40 +113,76 @@ class BenchCheck:
 
     def _is_difference(self, name: str, data: dict[str, Any], theirs: Any) -> bool:
         """Compare an entry, and count what it is."""
-        kind = _kind(name)
+        kind = kind_of(name)
         if not isinstance(theirs, dict) or (kind != names.FORWARD and not self._ours_made) or ("output" in theirs) != ("output" in data):
             # The existing tool's gradients are those of the last node in the graph; and a call that raised gave out nothing.
             self.not_compared += 1
             return False
-        taken = Verdict.SAME
         if kind == names.PARAMETERS_GRAD:
+            taken = Taken(Verdict.SAME, (), known=True)
             given = verdict(data, theirs, plain=False, statistics=self._statistics)
         else:
-            taken = together(self._side(key, data, theirs, plain=False) for key in _TAKEN_IN if key in data and key in theirs)
-            given = self._side("output", data, theirs, plain=True)
-        parted = Verdict.OTHER in (taken, given)
-        if parted:
+            taken = compare_taken(data, theirs, self._statistics)
+            given = verdict(data.get("output"), theirs.get("output"), plain=True, statistics=self._statistics)
+        if taken.arguments and taken.tensors is not Verdict.OTHER:
+            self._arguments[name] = taken.arguments
+        if Verdict.OTHER in (taken.tensors, given):
             self._parted.add(name)
+            if taken.tensors is Verdict.OTHER and kind == names.FORWARD:
+                self._look_for_parameter(name, data, theirs)
             if name in self._explained:  # a backward entry's parent is not known before it ends
                 self._explain_modules_around(name)
-            if taken is Verdict.OTHER or name in self._explained or self._is_behind(name, kind):
+            if taken.tensors is Verdict.OTHER or name in self._explained or self._is_behind(name, kind):
                 self.behind += 1
                 self._first_behind = self._first_behind or name
                 return False
+            if taken.tensors is Verdict.UNKNOWN or not taken.known:
+                self._from_other_input.add(name)
             return True
-        if Verdict.UNKNOWN in (taken, given):
+        if Verdict.UNKNOWN in (taken.tensors, given):
             self.not_compared += 1
         else:
             self.same += 1
         return False
 
-    def _side(self, key: str, data: dict[str, Any], theirs: dict[str, Any], plain: bool) -> Verdict:
-        return verdict(data.get(key), theirs.get(key), plain=plain, statistics=self._statistics)
+    def _look_for_parameter(self, name: str, data: dict[str, Any], theirs: dict[str, Any]) -> None:
+        """What a call took in is different: where that is a parameter, the modules around the call are not to blame."""
+        found = self._other_parameter(name, data, theirs)
+        if found is None:
+            return
+        self._explain_modules_around(name)
+        # Behind a difference parameters are others because they were trained by it. A module ends after the calls inside it, and has
+        # the parameter's own name.
+        if not self.differences and (not self._first_parameter or ("parameters" in data and self._holds(name, self._first_parameter_in))):
+            self._first_parameter, self._first_parameter_in = f"{name} {found}", "" if "parameters" in data else name
+
+    def _other_parameter(self, name: str, data: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+        own, before = data.get("parameters"), theirs.get("parameters")
+        if isinstance(own, dict) and isinstance(before, dict):
+            for key in own | before:
+                if self._differs(own.get(key), before.get(key)):
+                    return str(key)
+        for role, path in self._held.parameters(name):
+            ours, other = record_at(data, role, path), record_at(theirs, role, path)
+            if role != "parameters" and ours is not None and other is not None and self._differs(ours, other):
+                return ".".join((role, *path))
+        return None
+
+    def _differs(self, ours: Any, theirs: Any) -> bool:
+        return verdict(ours, theirs, plain=False, statistics=self._statistics) is Verdict.OTHER
+
+    def _holds(self, module: str, name: str) -> bool:
+        """Whether a call ran inside a module."""
+        parent = self._parents.get(name)
+        while parent is not None and parent != module:
+            parent = self._parents.get(parent)
+        return parent is not None
 
     def _is_behind(self, name: str, kind: str) -> bool:
         """Whether what this gradient is computed from differed already, beside what its entry shows."""
         if kind == names.BACKWARD:
-            return _forward_of(name) in self._parted
+            forward = forward_of(name)
+            return forward in self._parted or forward in self._explained
         return kind == names.PARAMETERS_GRAD and len(self._parted) > 1  # nothing says which calls they come from
 
     def summary(self) -> str:
@@ -146,8 +197,9 @@ class BenchCheck:
             ("only in it", only_there),
             ("not comparable", self.not_compared),
         )
+        parameter = [f"the first parameter that differs: {self._first_parameter}"] if self._first_parameter else []
         return "; ".join(
-            [f"differences from bench_path: {len(self.differences)}", *(f"{text}: {count}" for text, count in counts if count)]
+            [f"differences from bench_path: {len(self.differences)}", *(f"{text}: {count}" for text, count in counts if count), *parameter]
         )
 
     def facts(self) -> dict[str, Any]:
@@ -155,18 +207,6 @@ class BenchCheck:
         return {
             "compared_with": self._directory or None,
             "differences": self.differences[:_MOST_NAMED],
+            "first_other_parameter": self._first_parameter or None,
             "compared": {"same": self.same, "behind": self.behind, "missing": self.missing, "not_comparable": self.not_compared},
         }
-
-
-def _kind(name: str) -> str:
-    parsed = names.parse(name)
-    return names.FORWARD if parsed is None else parsed.direction
-
-
-def _forward_of(name: str) -> str:
-    """`X.0.backward.pass1` -> `X.0.forward`; `Module.a.B.backward.0` -> `Module.a.B.forward.0`."""
-    parsed = names.parse(name)
-    if isinstance(parsed, names.ApiName | names.ModuleName):
-        parsed = dataclasses.replace(parsed, direction=names.FORWARD, extra_pass=0)
-    return str(parsed)

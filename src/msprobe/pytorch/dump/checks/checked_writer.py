@@ -46,6 +46,8 @@ class CheckedWriter(StepWriter):
 
     def __init__(self, check: Check, report: Callable[[str, str], None], directory: str, **settings: Any) -> None:
         self._check, self._tell = check, report
+        if check.held is not None:
+            check.held.report = report
         super().__init__(directory, **settings)
 
     def add(self, name: str, data: dict[str, Any], done: bool = False, ordinary: bool = False) -> Any:

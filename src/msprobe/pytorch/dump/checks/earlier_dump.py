@@ -64,17 +64,29 @@ class EarlierDump:
         """Whether `diff_nums` differences have been found: there is nothing left to look for."""
         return 0 < self.limit <= self.found
 
-    def step(self, number: int, rank: int | None) -> EarlierStep | None:
-        """The same step of the same rank; None, and a warning, where the earlier run has none that can be read."""
+    def step(self, number: int, rank: int | None, summary_mode: str) -> EarlierStep | None:
+        """The same step of the same rank; None, and a warning, where the earlier run has none that can be read.
+
+        Args:
+            number, rank: of the step and of this process.
+            summary_mode: of this run; a warning, once, where what the earlier run recorded of values has nothing in common with it.
+        """
         try:
             directory = self._directory(number, rank)
-            return self._read.pop(directory, None) or _read(directory)
+            step = self._read.pop(directory, None) or _read(directory)
         except (DumpFormatError, OSError) as problem:
-            text = str(problem)
-            if text not in self._told:
-                self._told.add(text)
-                logger.warning(f"step {number} is not compared with bench_path: {text}")
+            self._warn(str(problem), f"step {number} is not compared with bench_path: {problem}")
             return None
+        theirs = _summary_mode(step.data)
+        if theirs is not None and theirs != summary_mode and "xor" in (theirs, summary_mode):
+            text = f"bench_path holds {theirs}, this run {summary_mode}: nothing can be compared but dtypes and shapes"
+            self._warn(text, f"{text}; record both with the same summary_mode")
+        return step
+
+    def _warn(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            logger.warning(text)
 
     def _where(self, config: Config) -> str:
         return f'{config.source}: "{config.task}"."bench_path" is "{self.shown}"'
@@ -119,3 +131,14 @@ def _read(directory: Path) -> EarlierStep:
     except DumpFormatError:
         ours = True  # there is a meta.json, which the existing tool does not write
     return EarlierStep(directory, dump.data, ours)
+
+
+def _summary_mode(record: Any) -> str | None:
+    """What the first tensor tells that has anything to tell of its values; None where there is no such tensor."""
+    if isinstance(record, dict) and isinstance(record.get("dtype"), str):
+        checksum = record.get("md5")
+        if isinstance(checksum, str):
+            return "xor" if checksum.startswith("0x") else "md5"
+        return None if record.get("Max") is None else "statistics"
+    items = record.values() if isinstance(record, dict) else record if isinstance(record, list) else ()
+    return next((found for item in items if (found := _summary_mode(item)) is not None), None)

@@ -5,10 +5,12 @@ statistics take:
 
 - NaN in what it gave out is always 1;
 - an infinity is 1 unless one of the same sign was among what it took in: a mask of -Infinity that is passed on is no overflow;
+- what a call gave out is not its doing in the backward pass where the forward call took in or gave out NaN or an infinity;
 - a value that could not be read leaves it null, unless another one decides.
 
-`non_finite` says which kinds were taken in, given out, and produced (given out but not taken in); it stands only where there are any. A
-record of a tensor that holds some has the kinds under the same key.
+`non_finite` says which kinds were taken in, given out, and produced (given out but not taken in); it stands only where there are any. For a
+backward call that would have produced some, had its forward call not met any, it says under `forward` which kinds that met. A record of a
+tensor that holds some has the kinds under the same key.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from msprobe.format import names
+from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
 
 EXTRA_INFO = "extra-info"
@@ -56,6 +60,10 @@ class NanCheck:
         self.found = 0
         self.unread = 0
         self.produced: list[str] = []
+        self._met: dict[str, set[str]] = {}
+        """The kinds that forward calls took in or gave out."""
+        self._first = ""
+        """The first call that gave out what it did not produce, and where that came from."""
 
     def saves(self, name: str) -> bool:
         """See `Check.saves`."""
@@ -81,12 +89,22 @@ class NanCheck:
         given.discard(_UNKNOWN)
         produced = given - taken
         bad = bool(produced) or NAN in given
+        before: set[str] = set()
+        if taken or given:
+            if kind_of(name) == names.FORWARD:
+                self._met[name] = taken | given
+            elif produced and (before := self._met.get(forward_of(name), before)):
+                produced = set()
+        if bad and not produced and not self._first:
+            self._first = f"{name}, {_whence(data, before)}"
         if not self._keep_input:
             for key in _TAKEN_IN:
                 data.pop(key, None)
         data["is_nan"] = 1 if bad else None if unread else 0
         if taken or given:
             data["non_finite"] = {"input": _sorted(taken), "output": _sorted(given), "produced": _sorted(produced)}
+            if before:
+                data["non_finite"]["forward"] = _sorted(before)
         if unread and not bad:
             self.unread += 1
         if bad:
@@ -106,6 +124,8 @@ class NanCheck:
             text = f"{self.found} calls gave out NaN or an infinity"
             if self.produced:
                 text += f", {len(self.produced)} of them produced it, first {self.produced[0]}"
+            else:
+                text += f", none of them produced it; first {self._first}"
         return f"{text}; {self.unread} calls gave out what could not be read" if self.unread else text
 
     def facts(self) -> dict[str, Any]:
@@ -155,6 +175,30 @@ def _gather_number(value: Any, kind: str, found: set[str]) -> None:
     for part in parts:
         if isinstance(part, float) and not math.isfinite(part):
             found.add(NAN if math.isnan(part) else HIGH if part > 0 else LOW)
+
+
+def _whence(data: dict[str, Any], forward: set[str]) -> str:
+    """How a call came to what it gave out without producing it: `which took it in (input.1)`."""
+    if forward:
+        return f"whose forward call took in or gave out {', '.join(_sorted(forward))}"
+    places = ((role, data.get(key)) for key, role in (("input_args", "input"), ("input_kwargs", "kwargs"), ("input", "input")))
+    return f"which took it in ({next((found for role, value in places if (found := _place(value, role))), 'input')})"
+
+
+def _place(record: Any, path: str) -> str:
+    """Where the first NaN is in records of any nesting, spelled as in names of tensor files; empty where there is none."""
+    kinds: set[str] = set()
+    _gather(record, kinds)
+    if NAN not in kinds:
+        return ""
+    items: list[tuple[Any, Any]]
+    if type(record) is list:
+        items = list(enumerate(record))
+    elif type(record) is dict and type(record.get("dtype")) is not str and type(record.get("type")) is not str:
+        items = list(record.items())
+    else:
+        return path
+    return next((found for key, item in items if (found := _place(item, f"{path}.{key}"))), path)
 
 
 def _sorted(kinds: set[str]) -> list[str]:

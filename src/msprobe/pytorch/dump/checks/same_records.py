@@ -34,11 +34,11 @@ def verdict(ours: Any, theirs: Any, *, plain: bool, statistics: tuple[str, ...] 
         return together(verdict(a, b, plain=plain, statistics=statistics) for a, b in zip(ours, theirs, strict=True))
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return Verdict.SAME if ours is None and theirs is None else Verdict.OTHER
-    if _is_tensor(ours) and _is_tensor(theirs):
+    if is_tensor(ours) and is_tensor(theirs):
         return _tensors(ours, theirs, statistics)
-    if _is_value(ours) and _is_value(theirs):
+    if is_value(ours) and is_value(theirs):
         return Verdict.SAME if not plain or _same_value(ours, theirs) else Verdict.OTHER
-    if _is_tensor(ours) or _is_tensor(theirs) or _is_value(ours) or _is_value(theirs) or ours.keys() != theirs.keys():
+    if is_tensor(ours) or is_tensor(theirs) or is_value(ours) or is_value(theirs) or ours.keys() != theirs.keys():
         return Verdict.OTHER
     return together(verdict(ours[key], theirs[key], plain=plain, statistics=statistics) for key in ours)
 
@@ -64,12 +64,14 @@ def _tensors(ours: dict[str, Any], theirs: dict[str, Any], statistics: tuple[str
     return Verdict.SAME if all(_same_number(x, y) for x, y in pairs if x is not None and y is not None) else Verdict.OTHER
 
 
-def _is_tensor(record: dict[str, Any]) -> bool:
+def is_tensor(record: dict[str, Any]) -> bool:
+    """Whether a record is that of a tensor."""
     # A dict of the user's may have any keys, but none of them leads to a text.
     return isinstance(record.get("dtype"), str)
 
 
-def _is_value(record: dict[str, Any]) -> bool:
+def is_value(record: dict[str, Any]) -> bool:
+    """Whether a record is that of a number, a text or the like."""
     return isinstance(record.get("type"), str) and "dtype" not in record
 
 
