@@ -337,6 +337,18 @@ def test_a_parameter_inside_a_module(
     assert json.loads((step.directory / "meta.json").read_text())["first_other_parameter"] == shown
 
 
+def test_a_buffer_is_no_parameter_but_the_call_that_takes_it_in_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.BatchNorm1d(3))).eval()
+
+    def body(_: Any) -> None:
+        model(torch.ones(2, 3))
+        model[0][0].running_mean += 1
+
+    step = compared(tmp_path, body, model=model, level="mix").step()
+    assert saved(step) == ["Module.0.0.BatchNorm1d.forward.0"]
+    assert "; inside it Functional.batch_norm.0.forward is the first that took in another tensor (running_mean)" in caplog.text
+
+
 def test_parameters_behind_a_difference_are_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     weight = torch.nn.Parameter(torch.ones(3))
 
@@ -631,7 +643,7 @@ def test_what_is_held_is_counted(tmp_path: Path) -> None:
     assert [held.write(entry, records[entry], "data_name") for entry in "abc"] == [0, 1, 1] and told == ["a"]
     assert held.write("d", record_of("d", 25), "data_name") == 1  # all room is free again
     assert held.write("e", record_of("e", 26), "data_name") == 0 and told == ["a", "e"]
-    large = torch.sparse_coo_tensor(torch.tensor([[5]]), torch.ones(1), (1000,))
+    large = torch.sparse_coo_tensor(torch.tensor([[5]]), torch.ones(1), (1000,), check_invariants=True)
     held(large, Side("f", "output", True), ("0",))
     assert held.write("f", {"output": [tensor()]}, "data_name") == 1  # counted as what it stores
     pool.close()

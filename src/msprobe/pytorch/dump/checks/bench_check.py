@@ -18,7 +18,7 @@ from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump, EarlierStep
 from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors, record_at
 from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, verdict
-from msprobe.pytorch.dump.checks.taken_in import Place, Taken, compare_taken, in_words
+from msprobe.pytorch.dump.checks.taken_in import Place, Taken, compare_taken, in_words, place_in_words
 
 _MOST_TOLD = 20
 _MOST_NAMED = 1000
@@ -56,6 +56,8 @@ class BenchCheck:
         """Forward calls whose arguments differ: which, and how."""
         self._from_other_input: set[str] = set()
         """Differences of which it is not known that they took in the same."""
+        self._first_inside: dict[str, tuple[str, Place]] = {}
+        """Modules -> the first call inside them that took in another tensor, and as which argument."""
         self._first_parameter = ""
         self._first_parameter_in = ""
         """The API call that took it in, until the module comes to its end whose parameter it is."""
@@ -93,7 +95,7 @@ class BenchCheck:
         earlier.found += 1
         self._explain_modules_around(name)
         if earlier.found <= _MOST_TOLD:
-            logger.warning(f"{name} is different: {self._why(name)} it gave out something else than in {self._directory}")
+            logger.warning(f"{name} is different: {self._why(name)} it gave out something else than in {self._directory}{self._hint(name)}")
         if earlier.ended:
             logger.warning(f"diff_nums: {earlier.found} differences have been found, recording ends here")
             self._end()
@@ -104,6 +106,13 @@ class BenchCheck:
         if (forward := forward_of(name)) in self._arguments:
             return f"of its forward call, {in_words(forward, self._arguments[forward])}, and"
         return "from what it took in, which could not be compared," if name in self._from_other_input else "from the same input"
+
+    def _hint(self, name: str) -> str:
+        """For a module: the call inside it behind which the difference lies; in front of it is a buffer, or what is not recorded."""
+        if name not in self._first_inside:
+            return ""
+        call, place = self._first_inside[name]
+        return f"; inside it {call} is the first that took in another tensor ({place_in_words(call, place)})"
 
     def _explain_modules_around(self, name: str) -> None:
         parent = self._parents.get(name)
@@ -119,7 +128,7 @@ class BenchCheck:
             self.not_compared += 1
             return False
         if kind == names.PARAMETERS_GRAD:
-            taken = Taken(Verdict.SAME, (), known=True)
+            taken = Taken(Verdict.SAME, (), None, known=True)
             given = verdict(data, theirs, plain=False, statistics=self._statistics)
         else:
             taken = compare_taken(data, theirs, self._statistics)
@@ -130,6 +139,7 @@ class BenchCheck:
             self._parted.add(name)
             if taken.tensors is Verdict.OTHER and kind == names.FORWARD:
                 self._look_for_parameter(name, data, theirs)
+                self._note_inside(name, taken.other)
             if name in self._explained:  # a backward entry's parent is not known before it ends
                 self._explain_modules_around(name)
             if taken.tensors is Verdict.OTHER or name in self._explained or self._is_behind(name, kind):
@@ -155,6 +165,12 @@ class BenchCheck:
         # the parameter's own name.
         if not self.differences and (not self._first_parameter or ("parameters" in data and self._holds(name, self._first_parameter_in))):
             self._first_parameter, self._first_parameter_in = f"{name} {found}", "" if "parameters" in data else name
+
+    def _note_inside(self, name: str, other: Place | None) -> None:
+        parent = self._parents.get(name) if other is not None else None
+        while parent is not None and other is not None and parent not in self._first_inside:
+            self._first_inside[parent] = name, other
+            parent = self._parents.get(parent)
 
     def _other_parameter(self, name: str, data: dict[str, Any], theirs: dict[str, Any]) -> str | None:
         own, before = data.get("parameters"), theirs.get("parameters")

@@ -22,11 +22,13 @@ class Taken:
     Attributes:
         tensors: of the tensors that both runs passed to the same arguments, and of the module's own parameters.
         arguments: each argument that differs without a tensor being different: another number or text, or there in one run only.
+        other: the first argument whose tensors differ, None where none does.
         known: both entries say what was taken in.
     """
 
     tensors: Verdict
     arguments: tuple[tuple[Place, str], ...]
+    other: Place | None
     known: bool
 
 
@@ -40,6 +42,7 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
     verdicts = [verdict(ours[key], theirs[key], plain=False, statistics=statistics) for key in _OTHERS if key in ours and key in theirs]
     known = "input" in ours and "input" in theirs
     arguments: list[tuple[Place, str]] = []
+    others: list[Place] = []
     if "input_args" in ours and "input_args" in theirs:
         known = True
         here, there = _by_place(ours), _by_place(theirs)
@@ -48,6 +51,7 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
             same = verdict(a, b, plain=False, statistics=statistics)
             if same is Verdict.OTHER and _holds_tensor(a) and _holds_tensor(b):
                 verdicts.append(same)
+                others.append(place)
             elif same is Verdict.OTHER or verdict(a, b, plain=True, statistics=statistics) is Verdict.OTHER:
                 arguments.append((place, f"is {_shown(b)} in the earlier run and {_shown(a)} here"))
             else:
@@ -55,14 +59,19 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
         _pair_up(here, there, statistics, verdicts)
         arguments += [(place, f"is there in this run only ({_shown(value)})") for place, value in here.items() if value is not None]
         arguments += [(place, f"is there in the earlier run only ({_shown(value)})") for place, value in there.items() if value is not None]
-    return Taken(together(verdicts), tuple(arguments), known)
+    return Taken(together(verdicts), tuple(arguments), others[0] if others else None, known)
 
 
 def in_words(name: str, arguments: tuple[tuple[Place, str], ...]) -> str:
     """The arguments of an entry that differ, for a message; empty where none does."""
-    texts = [f"its argument {argument_name(name, place) if isinstance(place, int) else place} {text}" for place, text in arguments]
+    texts = [f"its argument {place_in_words(name, place)} {text}" for place, text in arguments]
     more = len(texts) - _MOST_NAMED
     return ", ".join(texts[:_MOST_NAMED]) + (f" and {more} more differ" if more > 0 else "")
+
+
+def place_in_words(name: str, place: Place) -> str:
+    """An argument of an entry by its name, or by its position where that is not known."""
+    return argument_name(name, place) if isinstance(place, int) else place
 
 
 def _by_place(entry: dict[str, Any]) -> dict[Place, Any]:
