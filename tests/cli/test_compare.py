@@ -205,14 +205,19 @@ def test_the_file_is_where_the_terminal_says(tmp_path: Path, capsys: Captured) -
     assert rows["Functional.relu.0.forward.output.0"]["Result"] == "error"
 
 
-def test_steps_recorded_with_another_task_are_one_line(tmp_path: Path, capsys: Captured) -> None:
+def test_steps_that_hold_nothing_in_common_are_one_line(tmp_path: Path, capsys: Captured) -> None:
     data = {"Torch.a.0.forward": api([tensor()], [tensor()])}
+    xor = {"Torch.a.0.forward": api([tensor(Max=None, Min=None, Mean=None, Norm=None, md5="0x0123456789abcdef")], [])}
     for step in range(3):
-        write_dump(tmp_path / "a" / f"step{step}" / "rank0", data, task="tensor")
+        write_dump(tmp_path / "a" / f"step{step}" / "rank0", xor, task="tensor")
         write_dump(tmp_path / "b" / f"step{step}" / "rank0", data)
     assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 2
     err = capsys.readouterr().err
-    assert err.startswith("msprobe compare: error: step0 rank0: the tasks differ: ") and err.endswith(" (2 more pairs alike)\n")
+    assert (
+        err.startswith("msprobe compare: error: step0 rank0: ")
+        and "holds checksums (summary_mode xor)" in err
+        and err.endswith(" (2 more pairs alike)\n")
+    )
     assert err.count("\n") == 1
 
 

@@ -13,6 +13,12 @@ from .dumps import api, read_csv, tensor, tensor_call, write_dump
 
 DATA = {"Torch.a.0.forward": api([tensor()], [tensor(2.0)])}
 OTHER = {"Torch.a.0.forward": api([tensor()], [tensor(3.0)])}
+XOR = "0x0123456789abcdef"
+
+
+def bare(**fields: object) -> dict[str, object]:
+    """A record without statistics."""
+    return tensor(Max=None, Min=None, Mean=None, Norm=None, **fields)
 
 
 def dump(directory: Path, data: object = DATA) -> Path:
@@ -161,7 +167,10 @@ def test_a_link_to_dump_json_finds_the_tensors_of_the_dump(tmp_path: Path) -> No
             lambda d: (dump(d / "a" / "rank0").parent.parent, dump(d / "b")),
             "not of one kind: .*/a is a step directory, .* is a dump file",
         ),
-        (lambda d: (dump(d / "a"), write_dump(d / "b", DATA, task="tensor")), "the tasks differ: .* holds statistics, .* holds tensor"),
+        (
+            lambda d: (dump(d / "a"), write_dump(d / "b", {"Torch.a.0.forward": api([bare()], [])}, task="tensor")),
+            "the tasks differ: .* holds statistics, .* holds tensor",
+        ),
         (lambda d: (write_dump(d / "a", {}, task="structure"), dump(d / "b")), "task structure: it holds names and no values"),
         (lambda d: (write_dump(d / "a", DATA, task="nan_check"), dump(d / "b")), "task 'nan_check'; compare knows"),
         (lambda d: (dump(d / "a", {}), dump(d / "b")), "holds no data: nothing was recorded"),
@@ -169,7 +178,21 @@ def test_a_link_to_dump_json_finds_the_tensors_of_the_dump(tmp_path: Path) -> No
             lambda d: (dump(d / "a", {"Torch.x.0.forward": api([tensor()], [])}), dump(d / "b")),
             "no value of .* has a partner in ",
         ),
-        (lambda d: (dump(d / "a", {"Torch.a.0.forward": api([tensor(md5="1")], [])}), dump(d / "b")), "holds checksums .* does not"),
+        (
+            lambda d: (dump(d / "a", {"Torch.a.0.forward": api([bare(md5=XOR)], [])}), dump(d / "b")),
+            r"/a/dump.json holds checksums \(summary_mode xor\) and .*/b/dump.json does not",
+        ),
+        (
+            lambda d: (dump(d / "a"), dump(d / "b", {"Torch.a.0.forward": api([bare(md5=XOR)], [])})),
+            r"/b/dump.json holds checksums \(summary_mode xor\) and .*/a/dump.json does not",
+        ),
+        (
+            lambda d: (
+                dump(d / "a", {"Torch.a.0.forward": api([bare(md5=XOR)], [])}),
+                dump(d / "b", {"Torch.a.0.forward": api([tensor(md5="0a1b2c3d")], [])}),
+            ),
+            r"/a/dump.json holds xor, .*/b/dump.json holds md5: two kinds of checksums; record both alike",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_one_sentence(make: object, message: str, tmp_path: Path) -> None:

@@ -46,6 +46,29 @@ def test_arguments_are_refused_too(problems: Problems) -> None:
     assert problems(level="debug")[0].startswith('argument "level" is "debug": saving by hand')
 
 
+def test_only_what_is_there_is_recommended(problems: Problems) -> None:
+    assert problems({"task": "acc_check"}) == [
+        'config.json: "task" is "acc_check": task acc_check is not available yet: use "statistics", "tensor", "structure" or "nan_check"'
+    ]
+    for task in ("overflow_check", "exception_dump"):
+        assert problems({"task": task}) == [
+            f'config.json: "task" is "{task}": this task exists for MindSpore only; '
+            'on PyTorch it must be "statistics", "tensor", "structure" or "nan_check"'
+        ]
+
+
+@pytest.mark.parametrize("rest", [{}, {"async_dump": True}, {"statistics": {"scope": ["a"]}}, {"task": "tensor"}])
+def test_level_L2_is_said_to_be_missing_and_not_what_it_needs(problems: Problems, rest: dict[str, Any]) -> None:
+    (line,) = problems({"level": "L2", **rest})
+    assert line.startswith('config.json: "level" is "L2": recording kernels (level L2) is not available yet: use "L0", "L1"')
+
+
+def test_async_md5_offers_xor(load: Load, problems: Problems) -> None:
+    (line,) = problems({"async_dump": True, "statistics": {"summary_mode": "md5"}})
+    assert line.endswith('async_dump cannot compute md5; use "statistics" or "xor", or set async_dump to false')
+    assert load({"async_dump": True, "statistics": {"summary_mode": "xor"}}).section.summary_mode == "xor"
+
+
 def test_what_is_wrong_anyway_gets_one_line(problems: Problems) -> None:
     assert len(problems({"task": "overflow_check"})) == 1
 

@@ -76,7 +76,7 @@ def test_async_dump_of_tensors_needs_list_except_at_level_debug(load: Load, prob
 def test_async_dump_does_not_go_with_md5_or_other_tasks_or_L2(problems: Problems) -> None:
     assert problems({"async_dump": True, "statistics": {"summary_mode": "md5"}}) == [
         'config.json: "statistics"."summary_mode" is "md5": '
-        'async_dump cannot compute checksums; use "statistics", or set async_dump to false'
+        'async_dump cannot compute md5; use "statistics" or "xor", or set async_dump to false'
     ]
     assert problems({"async_dump": True, "task": "acc_check"}) == [
         'config.json: "async_dump" is true: works with task "statistics" or "tensor" only, and the task is "acc_check"'

@@ -15,7 +15,7 @@ from msprobe.comparison.outcome import Location
 _SHOWN_ROWS = 3
 _REORDERING = (
     "  statistics cannot see a reordering of the same values (a transposed weight, a permuted batch):"
-    " if this operation is innocent, record both runs with task tensor"
+    " if this operation is innocent, record both runs with summary_mode md5 or task tensor"
 )
 
 

@@ -13,6 +13,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall, summarise
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.kinds import Held, KindsDiffer, choose
 from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
@@ -55,7 +56,7 @@ def compare(
         except (DumpFormatError, UsageError) as error:
             if plan.level == "file":
                 raise
-            failures.append(Failure(pair, str(error), "tasks" if isinstance(error, _TasksDiffer) else ""))
+            failures.append(Failure(pair, str(error), "kinds" if isinstance(error, KindsDiffer) else ""))
     outcome = Outcome(plan, tuple(reports), tuple(failures))
     if plan.level != "root":
         return outcome
@@ -91,10 +92,8 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
         OSError: the CSV cannot be written.
     """
     target, golden = _read(pair.target), _read(pair.golden)
-    if target.task != golden.task:
-        raise _TasksDiffer(f"the tasks differ: {pair.target} holds {target.task}, {pair.golden} holds {golden.task}; record both alike")
     calls = target.calls, golden.calls
-    mode = _mode(target.task, calls, pair)
+    mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     pairs = match(*calls, data_mapping)
     matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
@@ -103,7 +102,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     shifted = gradient_slots.shifted(pairs)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
-    notes: list[str] = []
+    notes: list[str] = [unlike] if unlike else []
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
@@ -153,10 +152,6 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping
     )
 
 
-class _TasksDiffer(UsageError):
-    """The two dumps hold different kinds of data."""
-
-
 class _Side(NamedTuple):
     """What is kept of one dump file; the JSON itself, several times as large, is not."""
 
@@ -175,16 +170,6 @@ def _read(path: Path) -> _Side:
     if not dump.data:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
     return _Side(dump.task, dump.level, dump.tensor_dir, calls_of(dump.data, str(path)))
-
-
-def _mode(task: str, calls: tuple[Sequence[Call], Sequence[Call]], pair: DumpPair) -> Mode:
-    if task == "tensor":
-        return "tensor"
-    target, golden = (any(row.md5 is not None for call in side for row in call.rows) for side in calls)
-    if target != golden:
-        one, other = (pair.target, pair.golden) if target else (pair.golden, pair.target)
-        raise UsageError(f"{one} holds checksums (summary_mode md5 or xor) and {other} does not; record both alike")
-    return "md5" if target else "statistics"
 
 
 def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:

@@ -8,16 +8,20 @@ from typing import Any
 
 from msprobe.config.messages import Loc
 from msprobe.config.result import Config
+from msprobe.config.values import LEVELS, TASKS_OF, one_of
 
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that is not built: the field (of the chosen task's section after `section.`), the values that need it, the words for it."""
+    """One thing that is not built: the field (of the chosen task's section after `section.`), the values that need it, the words for it.
+
+    `instead`: what to do about it; where empty (task, level), the values that are built are named.
+    """
 
     field: str
     needs: Callable[[Any], bool]
     feature: str
-    instead: str
+    instead: str = ""
 
 
 def _among(*values: str) -> Callable[[Any], bool]:
@@ -30,13 +34,18 @@ def _is_set(value: Any) -> bool:
 
 NOT_YET: tuple[Row, ...] = (
     Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
-    Row("task", _among("acc_check"), "task acc_check", 'use "statistics" or "tensor"'),
-    Row("task", _among("overflow_check"), "task overflow_check", 'use "statistics" or "tensor"'),
-    Row("task", _among("exception_dump"), "task exception_dump", 'use "statistics" or "tensor"'),
-    Row("level", _among("L2"), "recording kernels (level L2)", 'use "L0", "L1" or "mix"'),
+    Row("task", _among("acc_check"), "task acc_check"),
+    Row("task", _among("overflow_check"), "task overflow_check"),
+    Row("task", _among("exception_dump"), "task exception_dump"),
+    Row("level", _among("L2"), "recording kernels (level L2)"),
     Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
     Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
+
+
+def built(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `values` of a field outside the sections that are there to be used."""
+    return tuple(value for value in values if not any(row.field == field and row.needs(value) for row in NOT_YET))
 
 
 def not_yet(config: Config) -> Iterator[tuple[Loc, Any, str]]:
@@ -46,4 +55,6 @@ def not_yet(config: Config) -> Iterator[tuple[Loc, Any, str]]:
         value = getattr(config.section if head else config, name)
         if row.needs(value):
             loc: Loc = (config.task, name) if head else (name,)
-            yield loc, value, f"{row.feature} is not available yet: {row.instead}"
+            choices = TASKS_OF[config.framework] if name == "task" else LEVELS
+            instead = row.instead or f"use {one_of(built(name, choices))}"
+            yield loc, value, f"{row.feature} is not available yet: {instead}"

@@ -7,17 +7,14 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from msprobe.config.available import built
 from msprobe.config.messages import Loc
 from msprobe.config.paths import why_not_directory, why_not_writable
 from msprobe.config.result import Config
-from msprobe.config.values import TASKS, one_of
+from msprobe.config.values import TASKS_OF, one_of
 
 Problem = tuple[Loc, Any, str]
 
-TASKS_OF: dict[str, tuple[str, ...]] = {
-    "pytorch": tuple(task for task in TASKS if task not in ("overflow_check", "exception_dump")),
-    "mindspore": tuple(task for task in TASKS if task not in ("acc_check", "nan_check")),
-}
 TITLE = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 
 # A second backward pass over one graph gets `.pass1` at the end of its names.
@@ -66,7 +63,8 @@ def _task(config: Config) -> Iterator[Problem]:
     allowed = TASKS_OF[config.framework]
     if config.task not in allowed:
         other = next(TITLE[name] for name in TASKS_OF if name != config.framework)
-        yield ("task",), config.task, f"this task exists for {other} only; on {TITLE[config.framework]} it must be {one_of(allowed)}"
+        usable = one_of(built("task", allowed))
+        yield ("task",), config.task, f"this task exists for {other} only; on {TITLE[config.framework]} it must be {usable}"
 
 
 def _level(config: Config) -> Iterator[Problem]:
@@ -77,8 +75,14 @@ def _level(config: Config) -> Iterator[Problem]:
         yield ("level",), level, f'must be "L2" with task "{task}"'
     if task == "nan_check" and level != "L1":
         yield ("level",), level, 'must be "L1" with task "nan_check"'
-    if level == "L2" and config.framework == "pytorch" and task in ("statistics", "tensor") and not config.section.list:
+    # As long as the level is not there at all, that is what is to be said, and not what it would need besides.
+    unnamed = task in ("statistics", "tensor") and not config.section.list
+    if level == "L2" and config.framework == "pytorch" and unnamed and _is_there(level):
         yield (task, "list"), [], 'level "L2" needs the name of the API here, such as ["Functional.linear.0.forward"]'
+
+
+def _is_there(level: str) -> bool:
+    return bool(built("level", (level,)))
 
 
 def _async_dump(config: Config) -> Iterator[Problem]:
@@ -87,7 +91,7 @@ def _async_dump(config: Config) -> Iterator[Problem]:
     loc: Loc = ("async_dump",)
     if config.task not in ("statistics", "tensor"):
         yield loc, True, f'works with task "statistics" or "tensor" only, and the task is "{config.task}"'
-    elif config.level == "L2":
+    elif config.level == "L2" and _is_there("L2"):
         yield loc, True, 'works at level "L0", "L1", "mix" or "debug" only, and the level is "L2"'
     if config.task == "tensor" and config.level != "debug" and not config.section.list:
         yield (
@@ -103,7 +107,8 @@ def _async_dump(config: Config) -> Iterator[Problem]:
         )
     mode = config.section.summary_mode
     if mode == "md5" or (isinstance(mode, tuple) and "md5" in mode):
-        yield (config.task, "summary_mode"), mode, 'async_dump cannot compute checksums; use "statistics", or set async_dump to false'
+        others = '"statistics" or "xor"' if config.framework == "pytorch" else '"statistics"'
+        yield (config.task, "summary_mode"), mode, f"async_dump cannot compute md5; use {others}, or set async_dump to false"
 
 
 def _scope(config: Config) -> Iterator[Problem]:
@@ -112,6 +117,8 @@ def _scope(config: Config) -> Iterator[Problem]:
     if not scope or level == "debug":
         return
     if level == "L2" and config.framework == "pytorch":
+        if not _is_there(level):
+            return
         yield loc, scope, 'does not work at level "L2": name the API in "list", and leave scope out'
         return
     if len(scope) != 2:

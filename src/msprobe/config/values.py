@@ -11,6 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Str
 from pydantic_core import PydanticCustomError
 
 TASKS = ("statistics", "tensor", "structure", "acc_check", "nan_check", "overflow_check", "exception_dump")
+TASKS_OF = {
+    "pytorch": tuple(task for task in TASKS if task not in ("overflow_check", "exception_dump")),
+    "mindspore": tuple(task for task in TASKS if task not in ("acc_check", "nan_check")),
+}
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
 PRECISIONS = ("high", "low")
 RISK_LEVELS = ("ALL", "CORE", "FOCUS")

@@ -36,6 +36,8 @@ from msprobe.recording.stacks import StackCache
 from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
 
+_NO_RANK = '"rank" is set, but this process has no rank (no process group)'
+
 Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
 
 
@@ -57,6 +59,10 @@ class Session:
         self.ended: list[Tally] = []
         """Tallies of the latest steps: backward passes that come too late are counted there."""
         self.told_rank = self.told_model = self.told_last = False
+        self.why_nothing = ""
+        """Why the latest start() recorded nothing, for a run that ends without a recorded step."""
+        self.unselected: int | None = None
+        """The rank of this process, where the configuration selects others."""
         self.pid = os.getpid()
         try:
             self._directory = os.getcwd()
@@ -126,15 +132,17 @@ class Session:
                 return
             config = self.config
         if config.step and self.step is None and self.number not in config.step:
+            self.why_nothing = "start() was called in none of these"
             return
         if self.earlier is not None and self.earlier.ended:
             return
         rank = current_rank() if rank_id is None else rank_id
         log.set_rank(rank)
         if config.rank and rank not in config.rank:
+            self.why_nothing, self.unselected = _NO_RANK, rank
             if rank is None and not self.told_rank:
                 self.told_rank = True
-                logger.warning('"rank" is set, but this process has no rank (no process group), so nothing is recorded; leave "rank" empty')
+                logger.warning(f'{_NO_RANK}, so nothing is recorded; leave "rank" empty')
             return
         if config is not self._first and not self._has_model(model):
             return
@@ -152,6 +160,7 @@ class Session:
         except UsageError as error:
             if not self.told_model:
                 self.told_model = True
+                self.why_nothing = str(error)
                 logger.warning(f"{error}; such a start() records nothing")
             return False
         return True
@@ -217,9 +226,12 @@ class Session:
             return  # what became of the range of tokens has been told
         elif not self.enabled:
             logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
+        elif self.unselected is not None:
+            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
         else:
             steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
-            logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; is start() called, in this process?")
+            why = self.why_nothing or "is start() called, in this process?"
+            logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; {why}")
 
     def end_step(self) -> None:
         self.stop()

@@ -16,6 +16,8 @@ MOST_SEARCHED = 10
 _COMPARED = 400
 """So many names are compared letter by letter: those that have most parts in common with the wanted one."""
 
+_WHERE_NAMES_ARE = 'no name that ran is like it, and a run with task "structure" writes all of them into its dump.json'
+
 _API_PREFIXES = ("Functional.", "Torch.", "Tensor.", "VF.", "Aten.", "Distributed.", "NPU.", "MindSpeed.", "Triton.")
 
 
@@ -67,8 +69,10 @@ class NamesSeen:
             return 'level "L0" records no APIs: use level "L1" or "mix"'
         if not self.calls:
             return "no call came by at all"
-        nearest = self._nearest(operation) if search else []
-        return f"the nearest names that ran: {', '.join(map(self._shown, nearest))}" if nearest else ""
+        if not search:
+            return ""
+        nearest = self._nearest(operation)
+        return f"the nearest names that ran: {', '.join(map(self._shown, nearest))}" if nearest else _WHERE_NAMES_ARE
 
     def _of_known(self, parsed: names.ApiName | names.ModuleName) -> str:
         """What there is of a call that ran, but not under the number or the direction that was asked for."""

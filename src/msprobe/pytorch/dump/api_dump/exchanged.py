@@ -76,8 +76,11 @@ class Exchanged:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function."""
-        handlers = self._handlers
-        return handlers[-1](args, kwargs) if handlers else self.original(*args, **kwargs)
+        handlers, original, function = self._handlers, self.original, self.function
+        # The user may have given the function other defaults meanwhile.
+        if original.__defaults__ is not function.__defaults__ or original.__kwdefaults__ is not function.__kwdefaults__:
+            original.__defaults__, original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return handlers[-1](args, kwargs) if handlers else original(*args, **kwargs)
 
 
 entries: list[Exchanged] = []
