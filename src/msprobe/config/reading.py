@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import re
-import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -54,8 +52,6 @@ def _read(path: str) -> bytes:
     shown = printable(path)
     hint = "check the path, or leave config_path out to use the defaults"
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-            raise ConfigError(f"{shown}: is not a file; {hint}")  # reading a pipe might never end
         with open(path, "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
     except FileNotFoundError:

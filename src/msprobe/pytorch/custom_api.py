@@ -48,7 +48,7 @@ def register(module: Any, api: Any, api_prefix: Any = None) -> None:
     if not isinstance(api, str) or not api:
         raise UsageError(f'{call}: api is {api!r}; allowed: the name of the function as text, such as "compute"')
     if module is builtins:
-        raise UsageError(f"{call}: module is builtins; its functions are called everywhere, by msprobe too: register a function of your own")
+        raise UsageError(f"{call}: module is builtins; its functions are called everywhere, by msprobe too; name a function of your own")
     try:
         checked_attribute(module, api, call)
     except Exception as error:  # a property or a __getattr__ of the user's
