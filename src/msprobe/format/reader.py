@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,8 @@ def _file(path: PathLike, name: str) -> Path:
 
 def _read_object(file: Path) -> dict[str, Any]:
     try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise DumpFormatError(f"{file} cannot be read: it is not a file")  # reading a pipe might never end
         raw = file.read_bytes()
     except FileNotFoundError:
         raise DumpFormatError(f"{file} does not exist") from None

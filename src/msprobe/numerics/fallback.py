@@ -147,6 +147,10 @@ def describe(tensor: Any, table: dict[Any, tuple[Any, ...]]) -> dict[str, Any] |
             return None
         record: dict[str, Any] = {"type": type_text, "dtype": dtype_text, "shape": list(shape)}
         strides = tensor.stride()
+        size = by_code(code).itemsize
+        extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) if count else 0
+        if extent * size >= 1 << 16 and (tensor.storage_offset() + extent) * size > tensor.untyped_storage().nbytes():
+            return None  # somebody has shrunk the storage
         if holds == 2:
             checksum = xor_of(address, by_code(code).itemsize, shape, strides)
             record["md5"] = f"0x{checksum:016x}" if count else None

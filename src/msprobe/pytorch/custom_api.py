@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +47,15 @@ def register(module: Any, api: Any, api_prefix: Any = None) -> None:
     call = "register_custom_api(module, api, api_prefix)"
     if not isinstance(api, str) or not api:
         raise UsageError(f'{call}: api is {api!r}; allowed: the name of the function as text, such as "compute"')
-    checked_attribute(module, api, call)
+    if module is builtins:
+        raise UsageError(f"{call}: module is builtins; its functions are called everywhere, by msprobe too; name a function of your own")
+    try:
+        checked_attribute(module, api, call)
+    except Exception as error:  # a property or a __getattr__ of the user's
+        let_through(error)
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{call}: {api!r} of {type(module).__name__} could not be looked at: {error!r}") from error
     if api_prefix is None:
         named = getattr(module, "__name__", None)
         api_prefix = named if isinstance(named, str) and named else type(module).__name__

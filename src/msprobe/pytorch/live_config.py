@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import stat
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +18,7 @@ from msprobe.errors import ConfigError
 from msprobe.log import logger
 
 _Stamp = tuple[int, int, int]
+_LARGEST = 16 << 20
 _FRESH = 50_000_000
 """Nanoseconds: a file that was written so short a time ago may be written once more with the same time and size."""
 _FIXED = ("framework", "source", "dump_enable")
@@ -86,8 +89,8 @@ class LiveConfig:
                 content = file.read()
             if content == self._content:
                 return None
-            self._content = content
             new = load_config(self._path, framework="pytorch", **self._arguments)
+            self._content = content
         except (ConfigError, OSError) as error:
             self._warn(f"{self._path} has changed, and cannot be used; recording goes on as before:\n{error}")
             return None
@@ -135,6 +138,8 @@ def changes(old: Config, new: Config) -> list[str]:
 
 def _stamp_of(path: str) -> _Stamp:
     found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        raise OSError(errno.EINVAL, "not a file of a configuration's size")  # reading a pipe or a device might never end
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

@@ -112,8 +112,9 @@ _VIEWS = frozenset(
     f"{name}Backward{number}"
     for name in (
         *("View", "ReshapeAlias", "Select", "Slice", "Transpose", "T", "Mt", "Mh", "Permute", "Unsqueeze", "Squeeze", "Expand"),
-        *("AsStrided", "Alias", "Unfold", "Split", "SplitWithSizes", "Unbind", "Diagonal", "Movedim", "Real", "Imag", "ViewAsReal", "ViewAsComplex"),
-        *("Unflatten", "Chunk", "Narrow", "Swapaxes", "Indices", "Values"),
+        *("AsStrided", "Alias", "Indices", "Values"),
+        *("Unfold", "Split", "SplitWithSizes", "Unbind", "Diagonal", "Movedim", "Real", "Imag", "ViewAsReal", "ViewAsComplex"),
+        *("Unflatten", "Chunk", "Narrow", "Swapaxes"),
     )
     for number in range(4)
 )

@@ -5,9 +5,11 @@
 
 #include "digest.h"
 
-enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_COUNT };
+enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_UNTYPED_STORAGE, A_NBYTES,
+       A_STORAGE_OFFSET, A_COUNT };
 static const char *const attribute_text[A_COUNT] = {
-    "dtype", "is_cpu", "is_neg", "is_conj", "shape", "data_ptr", "is_contiguous", "stride", "requires_grad",
+    "dtype", "is_cpu", "is_neg", "is_conj", "shape", "data_ptr", "is_contiguous", "stride", "requires_grad", "untyped_storage", "nbytes",
+    "storage_offset",
 };
 static PyObject *attribute[A_COUNT];
 
@@ -85,6 +87,42 @@ static PyObject *shape_list(PyObject *shape, int64_t *numel)
     return list;
 }
 
+/* How many elements lie between the first and the last one, both included. -1: an error is set. */
+static int64_t extent(PyObject *shape, PyObject *strides, int64_t numel)
+{
+    if (!strides || !numel) return numel;
+    int64_t last = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_Size(strides); k++) {
+        PyObject *size = PyTuple_GetItem(shape, k);
+        long long n = size ? PyLong_AsLongLong(size) : -1, step = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
+        if (PyErr_Occurred()) return -1;
+        last += (n - 1) * step;
+    }
+    return last + 1;
+}
+
+static int64_t ask_number(PyObject *object, int what) /* -1: an error is set */
+{
+    PyObject *answer = ask(object, what);
+    long long number = answer ? PyLong_AsLongLong(answer) : -1;
+    Py_XDECREF(answer);
+    return number;
+}
+
+/* Whether the storage is as large as shape and strides say: somebody may have shrunk it. Small ones are not asked, it takes time. */
+enum { ASKED_FROM = 1 << 16 };
+
+static int memory_suffices(PyObject *tensor, PyObject *shape, PyObject *strides, int64_t numel, int item)
+{
+    int64_t elements = extent(shape, strides, numel);
+    if (elements < 0) return 0;
+    if (elements < ASKED_FROM / item) return 1;
+    PyObject *storage = ask(tensor, A_UNTYPED_STORAGE);
+    int64_t bytes = storage ? ask_number(storage, A_NBYTES) : -1, offset = bytes < 0 ? -1 : ask_number(tensor, A_STORAGE_OFFSET);
+    Py_XDECREF(storage);
+    return offset >= 0 && offset + elements <= bytes / item;
+}
+
 /* 0: it has no memory of the plain kind, with or without an error set. */
 static int find_memory(PyObject *tensor, int64_t numel, Memory *memory)
 {
@@ -145,6 +183,7 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     values[K_SHAPE] = shape_list(shape, &numel);
     if (!values[K_SHAPE]) goto done;
     if (!find_memory(tensor, numel, &memory)) goto done;
+    if (!memory_suffices(tensor, shape, memory.strides, numel, ITEM_SIZE[code])) goto done;
     if (holds == HOLDS_STATISTICS_AND_CRC32 || holds == HOLDS_XOR) {
         values[K_MD5] = memory_digest(holds == HOLDS_XOR ? DIGEST_XOR : DIGEST_CRC32, &memory, shape, code);
         if (!values[K_MD5]) goto done;

@@ -26,6 +26,11 @@ _CUT = "a view was changed in place, and autograd keeps no gradient of what it w
 _MAX_CHAIN = 50
 
 
+def _identity(node: Any) -> tuple[int, int]:
+    """Tells a node from all others of the step: an address is used again when a graph is freed."""
+    return (node, -1) if type(node) is int else (id(node), node._sequence_nr())
+
+
 def _views_from(node: Any, kept: set[Any]) -> Iterator[Any]:
     """A node, and those below it that only make views, down to the tensor that owns the memory: autograd replaces them all together.
 
@@ -114,7 +119,7 @@ class GradientObservers:
         self.kept_nodes: list[Any] = []
         """Nodes of leaves that carry an observer: nobody else keeps them until the backward pass."""
         self._cut: set[str] = set()
-        self._makers: dict[int, tuple[str, ...]] = {}
+        self._makers: dict[tuple[int, int], tuple[str, ...]] = {}
         """id of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
@@ -139,7 +144,7 @@ class GradientObservers:
         makers = self._makers
         for edge in outputs:
             if edge is not None:
-                key = id(edge[0])
+                key = _identity(edge[0])
                 makers[key] = (*makers[key], name) if key in makers else (name,)
         found = trace(outputs, inputs, floor)
         if len(found) == 3:
@@ -181,7 +186,7 @@ class GradientObservers:
             if gives:
                 self.report_cut(name)
             for node in _views_from(edge[0], kept):
-                for maker in self._makers.get(id(node), ()):
+                for maker in self._makers.get(_identity(node), ()):
                     self.report_cut(maker, name)
 
     def report_cut(self, name: str, by: str = "") -> None:

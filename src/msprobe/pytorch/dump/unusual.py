@@ -134,9 +134,24 @@ def _without_values(tensor: torch.Tensor, nobody_waits: bool) -> str:
         return "a fake tensor has no values"
     if tensor.device.type == "meta":
         return "a meta tensor has no values"
+    if _is_cut_short(tensor):
+        return "its storage is smaller than its shape says"
     if nobody_waits and tensor.layout in _SPARSE and not tensor.is_cpu:
         return "a sparse tensor on a device cannot be read without waiting for it (async_dump)"
     return ""
+
+
+def _is_cut_short(tensor: torch.Tensor) -> bool:
+    """Whether somebody has shrunk the storage: reading the values would leave the memory."""
+    if tensor.layout != torch.strided or tensor.is_nested or hasattr(tensor, "_local_tensor") or not tensor.numel():
+        return False
+    try:
+        bytes_ = tensor.untyped_storage().nbytes()
+    except Exception as caught:
+        let_through(caught)
+        return False
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return 0 < bytes_ < (tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
 def _plain_and_readable(tensor: torch.Tensor, record: dict[str, Any]) -> tuple[torch.Tensor | None, torch.Tensor]:

@@ -51,8 +51,8 @@ def random_save(output_path: str = "./output") -> None:
         return
     try:
         file = CallSiteFile(directory)
-    except OSError as error:
-        raise UsageError(f"random_save(output_path): {directory} cannot be written: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"random_save(output_path): {directory!r} cannot be written: {error}") from error
     if _session is not None:
         _session.file.close()
     _session = _Session(file)

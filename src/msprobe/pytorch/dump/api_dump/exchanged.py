@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from msprobe.pytorch import torch_internals
+
 Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 # The names must be none that a closure of the user's holds.
@@ -76,8 +78,13 @@ class Exchanged:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function."""
-        handlers = self._handlers
-        return handlers[-1](args, kwargs) if handlers else self.original(*args, **kwargs)
+        handlers, original, function = self._handlers, self.original, self.function
+        if torch_internals.is_compiling():
+            return handlers[-1](args, kwargs) if handlers else original(*args, **kwargs)
+        # The user may have given the function other defaults meanwhile.
+        if original.__defaults__ is not function.__defaults__ or original.__kwdefaults__ is not function.__kwdefaults__:
+            original.__defaults__, original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return handlers[-1](args, kwargs) if handlers else original(*args, **kwargs)
 
 
 entries: list[Exchanged] = []
