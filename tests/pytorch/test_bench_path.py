@@ -22,6 +22,7 @@ from msprobe.pytorch.dump.checks import held_tensors
 from msprobe.pytorch.dump.checks.argument_names import argument_name
 from msprobe.pytorch.dump.checks.bench_check import BenchCheck
 from msprobe.pytorch.dump.checks.same_records import Verdict, verdict
+from msprobe.pytorch.dump.checks.unread import Unread
 from msprobe.pytorch.dump.encoder import Side
 from msprobe.writer import TensorPool
 
@@ -50,6 +51,8 @@ def module(eps: float) -> Any:
     made.h = lambda x: {"a": x + eps}
     made.i = lambda x: x.mul_(2).add_(eps)
     made.p = lambda turned: torch.tensor([2.0, 1.0] if turned else [1.0, 2.0]) + 0
+    made.r = lambda made: made()
+    made.n = lambda made=(): next(iter(made), None)
     made.s = lambda x: Scaled.apply(x)
     return made
 
@@ -72,6 +75,7 @@ def run(
     model: Any = None,
     level: str = "L1",
     rank_id: Any = None,
+    ops_dir: str | None = None,
     **section: Any,
 ) -> Run:
     """Record `body` with the functions of `module(eps)`; with bench_path in `section` as task tensor, else as statistics."""
@@ -80,16 +84,16 @@ def run(
     task = "tensor" if "bench_path" in section else "statistics"
     if level == "L1":
         section.setdefault("list", ["Nd"])
-    debugger = configured(directory, task=task, level=level, **{task: section})
+    debugger = configured(directory, task=task, level=level, ops_dir=ops_dir, **{task: section})
     functions = module(eps)
-    for name in "fghips":
+    for name in "fghinprs":
         debugger.register_custom_api(functions, name, "Nd")
     for _ in range(steps):
         debugger.start(model, rank_id=rank_id)
         body(functions)
         debugger.stop()
         debugger.step()
-    for name in "fghips":
+    for name in "fghinprs":
         debugger.restore_custom_api(functions, name)
     return Run(directory / "dump")
 
@@ -401,6 +405,87 @@ def test_a_call_that_raises_in_one_run(tmp_path: Path, caplog: pytest.LogCapture
     assert saved(step) == [] and "not comparable: 1" in caplog.text
 
 
+@pytest.mark.parametrize("value", [object(), {1, 2}, [{"a": object()}]])
+def test_what_cannot_be_recorded_is_not_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture, value: Any) -> None:
+    def body(functions: Any) -> None:
+        functions.r(lambda: value)  # nothing of what it takes in or gives out is known
+        functions.g(torch.ones(1))
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, body).step()
+    assert step.data["Nd.r.0.forward"]["input_args"] == [None]
+    assert saved(step) == [] and "the same: 1; not comparable: 1" in caplog.text
+
+
+@pytest.mark.parametrize("value", [object(), (x for x in "ab")])
+def test_a_result_that_cannot_be_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture, value: Any) -> None:
+    results = iter((value, value, None, None))
+
+    def body(functions: Any) -> None:
+        functions.n(results)
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        compared(tmp_path, lambda functions: functions.n())
+    assert "differences from bench_path: 0; the same: 1" in caplog.text  # None, in both
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        run(tmp_path / "other", body, bench_path=str(tmp_path / "run" / "dump"))
+    assert "differences from bench_path: 0; not comparable: 1" in caplog.text
+
+
+def test_a_call_and_a_module_that_raise_in_both_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def body(_: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            model(torch.ones(1, 3))
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        step = compared(tmp_path, body, model=model, level="mix").step()
+    assert len(step.data) == 2 and "differences from bench_path: 0; not comparable: 2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        (
+            "Nd: {f: {output: all}}",
+            "differences from bench_path: 1; the same: 1; behind a difference or from other input (first: Nd.g.1.forward): 1",
+        ),
+        ("Nd: {g: {input: all}}", "differences from bench_path: 5; the same: 1\n"),
+    ],
+)
+def test_what_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture, rule: str, line: str) -> None:
+    """Outputs: not comparable. Inputs say nothing, as where none are recorded."""
+    (tmp_path / "builtin_ignore_ops.yaml").write_text(rule, encoding="utf-8")
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        run(tmp_path / BENCH, sample)
+        run(tmp_path / "run", sample, eps=0.1, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=-1, ops_dir=str(tmp_path))
+    assert line in caplog.text
+    assert ("not comparable: 3" if "output" in rule else "Nd.g.1.forward is different: from what it took in, which could") in caplog.text
+
+
+@pytest.mark.parametrize("earlier", [["input"], ["all"]])
+@pytest.mark.parametrize("here", [["input"], ["all"]])
+def test_outputs_that_were_not_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture, earlier: list[str], here: list[str]) -> None:
+    factors = iter((2.0, 3.0))
+
+    def body(functions: Any) -> None:
+        functions.g(torch.ones(1))
+        torch.mul(torch.ones(1), next(factors))
+
+    run(tmp_path / BENCH, body, list=["Nd", "mul"], data_mode=earlier)
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        bench = str(tmp_path / BENCH / "dump")
+        step = run(tmp_path / "run", body, list=["Nd", "mul"], data_mode=here, bench_path=bench, diff_nums=-1).step()
+    assert saved(step) == ["Torch.mul.0.forward"]
+    if "input" in (*earlier, *here):
+        assert "Torch.mul.0.forward is different: its argument other is 2.0 in the earlier run and 3.0 here" in caplog.text
+        assert "; what it gave out is not compared with" in caplog.text
+        assert "differences from bench_path: 1; not comparable: 1" in caplog.text
+    else:
+        assert "differences from bench_path: 1; the same: 1" in caplog.text
+
+
 def test_a_step_that_the_earlier_run_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(tmp_path / BENCH, sample)
     made = run(tmp_path / "run", sample, eps=0.1, steps=2, bench_path=str(tmp_path / BENCH / "dump"), diff_nums=-1)
@@ -680,6 +765,10 @@ def tensor(**fields: Any) -> dict[str, Any]:
         ({"type": "int", "value": 1}, {"type": "int", "value": 2}, "other"),
         ({"type": "float", "value": float("nan")}, {"type": "float", "value": float("nan")}, "same"),
         (tensor(), {"type": "int", "value": 2}, "other"),
+        (Unread.OBJECT, None, "unknown"),
+        (Unread.OBJECT, tensor(), "other"),
+        (Unread.LEFT_OUT, tensor(), "unknown"),
+        ([Unread.OBJECT, tensor()], [None, tensor(Max=2.0)], "other"),
     ],
 )
 def test_records(ours: Any, theirs: Any, expected: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -67,6 +69,10 @@ def test_finite_values(tmp_path: Path) -> None:
         (lambda: torch.div(torch.tensor([1.0], dtype=torch.float64), 0), 1, [], ["inf"], ["inf"]),
         (lambda: torch.log(torch.tensor(0.0)), 1, [], ["-inf"], ["-inf"]),
         (lambda: torch.mul(torch.tensor([1e38 + 1e38j], dtype=torch.complex64), 1e10), 1, [], ["inf"], ["inf"]),
+        (lambda: torch.mul(torch.tensor([1.5e308 + 1.5e308j], dtype=torch.complex128), 1), 0, [], [], []),
+        (lambda: torch.mul(torch.tensor([1.5e308 + 1.5e308j], dtype=torch.complex128), 2), 1, [], ["inf"], ["inf"]),
+        (lambda: torch.mul(torch.tensor([complex(1.5e308, NAN)], dtype=torch.complex128), 1), 1, ["nan"], ["nan"], []),
+        (lambda: torch.mul(torch.tensor([1.5e308 + 1.5e308j], dtype=torch.complex128).to_sparse(), 1), 0, [], [], []),
         (lambda: torch.mul(torch.tensor([1.0]), complex(0, INF)), 1, ["inf"], ["nan"], ["nan"]),
         (lambda: torch.add(torch.tensor([2**62]), torch.tensor([2**62])), 0, [], [], []),
         (lambda: torch.relu(torch.empty(0)), 0, [], [], []),
@@ -136,8 +142,111 @@ def test_a_call_that_raises(tmp_path: Path) -> None:
 
     step = checked(tmp_path, body, tensor_list=["matmul"])
     entry = step.data["Torch.matmul.0.forward"]
-    assert "output" not in entry and entry["is_nan"] == 0 and kinds(entry)["input"] == ["nan"]
+    assert "output" not in entry and entry["is_nan"] is None and kinds(entry)["input"] == ["nan"]
     assert not (step.directory / "extra-info").exists()
+
+
+def returned(directory: Path, value: Any, ignore: str = "") -> dict[str, Any]:
+    """The entry of a call that gives `value`, or raises it."""
+    import types
+
+    def f() -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    module: Any = types.ModuleType("mine")
+    module.f = f
+    more = {}
+    if ignore:
+        directory.joinpath("builtin_ignore_ops.yaml").write_text(ignore, encoding="utf-8")
+        more["ops_dir"] = str(directory)
+    debugger = configured(directory, task="nan_check", level="L1", **more)
+    debugger.register_custom_api(module, "f", "Mine")
+    debugger.start()
+    with contextlib.suppress(ValueError):
+        module.f()
+    debugger.stop()
+    debugger.step()
+    step = Run(directory / "dump").step()
+    entry = step.only("Mine")
+    not_read = json.loads((step.directory / "meta.json").read_text())["nan_check"]["not_read"]
+    assert not_read == (entry["is_nan"] is None)
+    return entry
+
+
+def deep(levels: int) -> Any:
+    return [deep(levels - 1)] if levels else [torch.tensor(NAN)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        {torch.tensor(NAN)},
+        iter([torch.tensor(NAN)]),
+        (x for x in [torch.tensor(NAN)]),
+        np.array([NAN, None], dtype=object),
+        np.array([(NAN,)], dtype=[("a", "<f4")]),
+        deep(250),
+        (torch.ones(1), [object()]),
+        ValueError("the call raised"),
+    ],
+    ids=["object", "set", "iterator", "generator", "array of objects", "array of records", "deep", "inside", "raised"],
+)
+def test_an_output_that_nobody_has_looked_at(tmp_path: Path, value: Any) -> None:
+    assert returned(tmp_path, value)["is_nan"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_nan"),
+    [
+        (None, 0),
+        ((None, torch.ones(1)), 0),
+        ({"a": None}, 0),
+        ("text", 0),
+        (np.array(["text"]), 0),
+        (np.array([1.5e308 + 1.5e308j]), 0),
+        (np.array([np.finfo(np.longdouble).max]), 0),
+        (np.array([np.longdouble(INF)]), 1),
+        ((object(), torch.tensor(NAN)), 1),
+    ],
+)
+def test_an_output_that_is_known(tmp_path: Path, value: Any, is_nan: int) -> None:
+    assert returned(tmp_path, value)["is_nan"] == is_nan
+
+
+def test_an_input_that_cannot_be_read_says_nothing_of_the_output(tmp_path: Path) -> None:
+    entry = only_entry(tmp_path, lambda: torch.rand(2, generator=torch.Generator()))
+    assert entry["input_kwargs"]["generator"] is None and entry["is_nan"] == 0
+
+
+def test_nothing_is_given_out(tmp_path: Path) -> None:
+    x = torch.zeros(2)
+    assert checked(tmp_path, lambda: x.__setitem__(0, 1)).only("__setitem__")["is_nan"] == 0
+
+
+@pytest.mark.parametrize("rule", ["Mine: {f: {output: all}}", "Mine: {f: {output: [0]}}"])
+def test_an_output_that_is_left_out(tmp_path: Path, rule: str) -> None:
+    assert returned(tmp_path, torch.tensor(NAN), rule)["is_nan"] is None
+
+
+def test_a_communication_that_nobody_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+
+        def body() -> None:
+            distributed.all_reduce(torch.ones(2), async_op=True)
+            distributed.all_reduce(torch.ones(2), async_op=True).wait()
+
+        with caplog.at_level(logging.INFO, logger="msprobe"):
+            data = checked(tmp_path, body).data
+    finally:
+        distributed.destroy_process_group()
+    assert "output" not in data["Distributed.all_reduce.0.forward"] and data["Distributed.all_reduce.0.forward"]["is_nan"] is None
+    assert data["Distributed.all_reduce.1.forward"]["is_nan"] == 0
+    assert "no NaN, no overflow; 1 calls gave out what could not be read" in caplog.text
 
 
 # --- tensor_list ---------------------------------------------------------------------------------------------------------------------

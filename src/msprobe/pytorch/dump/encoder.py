@@ -155,6 +155,10 @@ class Encoder:
             self._keep(tensor, record, path, side)
         return record
 
+    def left_out(self, path: Path, side: Side) -> Record:
+        """Null, for a value that nobody has looked at."""
+        return None
+
     def settle(self) -> None:
         """The step ends: nothing may be outstanding afterwards."""
 
@@ -250,7 +254,7 @@ class Encoder:
         except Exception as error:
             let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {type(error).__name__}")
-            return None
+            return self.left_out((*path, name), side)
         return self.value(item, (*path, name), side)
 
     def _array(self, array: np.ndarray[Any, Any], path: Path, side: Side) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msprobe.config import Config
+from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
 from msprobe.pytorch.dump.encoder import Encoder, Save
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.structure import StructureEncoder, StructureWriter
@@ -35,4 +36,6 @@ def make_encoder(config: Config, writer: StepWriter, save: Save | None, report: 
     holds = OF_MODE[mode if isinstance(mode, str) else "statistics"]
     if isinstance(writer, HoldingWriter):
         return StagedEncoder(save if isinstance(save, TensorSaver) else None, report, holds, Staging(writer, report))
+    if isinstance(writer, CheckedWriter):
+        return writer.check.encoder(save, report, holds, writer.check.unread_places)
     return Encoder(save, report, holds, md5_last=config.section.bench_path is None)

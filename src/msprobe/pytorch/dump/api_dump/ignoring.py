@@ -58,7 +58,7 @@ class IgnoringEncoder:
         for key, value in values.items():
             if ignored.all_inputs or key in ignored.keywords:
                 _note_leaves(value, side)
-                records[key] = None
+                records[key] = self._encoder.left_out((key,), side)
             else:
                 records.update(self._encoder.keyword({key: value}, side))
         return records
@@ -74,7 +74,7 @@ class IgnoringEncoder:
         for i, value in enumerate(values):
             if every or i in positions:
                 _note_leaves(value, side)
-                records.append(None)
+                records.append(self._encoder.left_out((str(i),), side))
             else:
                 records.append(self._encoder.value(value, (str(i),), side))
         return records

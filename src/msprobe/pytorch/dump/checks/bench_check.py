@@ -3,7 +3,7 @@
 A call is a difference when it took in the same tensors as in the earlier run and gave out others: it is where the runs part, and not
 merely behind that place. Another number or text among its arguments is what makes it different. For a gradient, what the forward call took
 in and gave out must have been the same too. A module that holds a call which is a difference is none itself; nor is one that holds a
-call which took in another parameter.
+call which took in another parameter. Where a run has recorded no outputs, an argument that is another one is the difference.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors, record_at
 from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, verdict
 from msprobe.pytorch.dump.checks.taken_in import Place, Taken, compare_taken, in_words, place_in_words
+from msprobe.pytorch.dump.checks.unread import CheckedEncoder, UnreadPlaces, marked
 
 _MOST_TOLD = 20
 _MOST_NAMED = 1000
@@ -32,15 +33,22 @@ class BenchCheck:
         step: the same step of it, None where it has none.
         held: holds the values of running calls.
         end: called when enough differences have been found.
+        keep_output: this run records outputs (`data_mode`).
     """
 
     held: HeldTensors | None
 
-    def __init__(self, earlier: EarlierDump, step: EarlierStep | None, held: HeldTensors, end: Callable[[], None]) -> None:
+    def __init__(
+        self, earlier: EarlierDump, step: EarlierStep | None, held: HeldTensors, end: Callable[[], None], keep_output: bool = True
+    ) -> None:
         self.held = held
         self._held = held
+        self.encoder: type[CheckedEncoder] = CheckedEncoder
+        self.unread_places = UnreadPlaces()
         self._earlier = earlier
         self._theirs = dict(step.data) if step is not None else {}
+        self._outputs = keep_output and any("output" in entry for entry in self._theirs.values() if isinstance(entry, dict))
+        """Both runs have recorded outputs; an entry without one is that of a call that gave out nothing."""
         self._ours_made = step is not None and step.ours
         # The existing tool takes means and norms in the tensor's own precision.
         self._statistics = STATISTICS if self._ours_made else ("Max", "Min")
@@ -54,6 +62,8 @@ class BenchCheck:
         """Modules that hold a difference, or a call that took in another parameter."""
         self._arguments: dict[str, tuple[tuple[Place, str], ...]] = {}
         """Forward calls whose arguments differ: which, and how."""
+        self._by_arguments: set[str] = set()
+        """Differences of which the arguments are all that was compared."""
         self._from_other_input: set[str] = set()
         """Differences of which it is not known that they took in the same."""
         self._first_inside: dict[str, tuple[str, Place]] = {}
@@ -80,11 +90,12 @@ class BenchCheck:
     def ends(self, name: str, data: dict[str, Any]) -> None:
         """See `Check.ends`."""
         with self._lock:
+            places = self.unread_places.take(name)
             if not self._earlier.ended:
                 theirs = self._theirs.pop(name, None)
                 if theirs is None:
                     self.missing += 1
-                elif self._is_difference(name, data, theirs):
+                elif self._is_difference(name, marked(data, places), theirs):
                     self._keep(name, data)
             self._held.forget(name)
 
@@ -95,7 +106,11 @@ class BenchCheck:
         earlier.found += 1
         self._explain_modules_around(name)
         if earlier.found <= _MOST_TOLD:
-            logger.warning(f"{name} is different: {self._why(name)} it gave out something else than in {self._directory}{self._hint(name)}")
+            if name in self._by_arguments:
+                text = f"{in_words(name, self._arguments[name])}; what it gave out is not compared with {self._directory}"
+            else:
+                text = f"{self._why(name)} it gave out something else than in {self._directory}{self._hint(name)}"
+            logger.warning(f"{name} is different: {text}")
         if earlier.ended:
             logger.warning(f"diff_nums: {earlier.found} differences have been found, recording ends here")
             self._end()
@@ -123,7 +138,9 @@ class BenchCheck:
     def _is_difference(self, name: str, data: dict[str, Any], theirs: Any) -> bool:
         """Compare an entry, and count what it is."""
         kind = kind_of(name)
-        if not isinstance(theirs, dict) or (kind != names.FORWARD and not self._ours_made) or ("output" in theirs) != ("output" in data):
+        gave = "output" in theirs and "output" in data if isinstance(theirs, dict) else False
+        raised = self._outputs and kind != names.PARAMETERS_GRAD and not gave
+        if not isinstance(theirs, dict) or (kind != names.FORWARD and not self._ours_made) or raised:
             # The existing tool's gradients are those of the last node in the graph; and a call that raised gave out nothing.
             self.not_compared += 1
             return False
@@ -132,10 +149,13 @@ class BenchCheck:
             given = verdict(data, theirs, plain=False, statistics=self._statistics)
         else:
             taken = compare_taken(data, theirs, self._statistics)
-            given = verdict(data.get("output"), theirs.get("output"), plain=True, statistics=self._statistics)
+            given = Verdict.UNKNOWN
+            if gave:
+                given = verdict(data["output"], theirs["output"], plain=True, statistics=self._statistics)
         if taken.arguments and taken.tensors is not Verdict.OTHER:
             self._arguments[name] = taken.arguments
-        if Verdict.OTHER in (taken.tensors, given):
+        by_arguments = not gave and name in self._arguments
+        if by_arguments or Verdict.OTHER in (taken.tensors, given):
             self._parted.add(name)
             if taken.tensors is Verdict.OTHER and kind == names.FORWARD:
                 self._look_for_parameter(name, data, theirs)
@@ -146,6 +166,8 @@ class BenchCheck:
                 self.behind += 1
                 self._first_behind = self._first_behind or name
                 return False
+            if by_arguments:
+                self._by_arguments.add(name)
             if taken.tensors is Verdict.UNKNOWN or not taken.known:
                 self._from_other_input.add(name)
             return True

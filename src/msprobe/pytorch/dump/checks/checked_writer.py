@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from msprobe.contain import let_through
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
+from msprobe.pytorch.dump.checks.unread import CheckedEncoder, UnreadPlaces
 from msprobe.writer import StepWriter
 
 
@@ -15,6 +16,10 @@ class Check(Protocol):
 
     held: HeldTensors | None
     """Where the values of tensors wait until it is known whether they are kept."""
+    encoder: type[CheckedEncoder]
+    """What makes the records of the step."""
+    unread_places: UnreadPlaces
+    """The nulls that stand for values; the encoder notes them."""
 
     def saves(self, name: str) -> bool:
         """Whether the values of an entry's tensors are to be held until its end."""
@@ -45,25 +50,25 @@ class CheckedWriter(StepWriter):
     """
 
     def __init__(self, check: Check, report: Callable[[str, str], None], directory: str, **settings: Any) -> None:
-        self._check, self._tell = check, report
+        self.check, self._tell = check, report
         if check.held is not None:
             check.held.report = report
         super().__init__(directory, **settings)
 
     def add(self, name: str, data: dict[str, Any], done: bool = False, ordinary: bool = False) -> Any:
         """See `StepWriter.add`."""
-        self._show(self._check.begins, name, data)
+        self._show(self.check.begins, name, data)
         return super().add(name, data, done, ordinary)
 
     def finish(self, entry: Any) -> None:
         """See `StepWriter.finish`."""
         if not entry.done:
-            self._show(self._check.ends, entry.name, entry.data)
+            self._show(self.check.ends, entry.name, entry.data)
         super().finish(entry)
 
     def add_call(self, name: str, parent: str | None) -> None:
         """See `StepWriter.add_call`."""
-        self._show(self._check.called, name, parent)
+        self._show(self.check.called, name, parent)
         super().add_call(name, parent)
 
     def _show(self, look: Callable[..., None], name: str, what: Any) -> None:

@@ -83,7 +83,9 @@ def make_check(
     if earlier is not None and pool is not None:
         held = HeldTensors(os.path.join(directory, layout.TENSORS), pool)
         mode = config.section.summary_mode
-        return BenchCheck(earlier, earlier.step(step, rank, mode if isinstance(mode, str) else "statistics"), held, end)
+        return BenchCheck(
+            earlier, earlier.step(step, rank, mode if isinstance(mode, str) else "statistics"), held, end, selection.sides.output
+        )
     if config.task == "nan_check":
         keep_input = selection.sides.input
         selection.sides = dataclasses.replace(selection.sides, input=True)

@@ -6,7 +6,8 @@ statistics take:
 - NaN in what it gave out is always 1;
 - an infinity is 1 unless one of the same sign was among what it took in: a mask of -Infinity that is passed on is no overflow;
 - what a call gave out is not its doing in the backward pass where the forward call took in or gave out NaN or an infinity;
-- a value that could not be read leaves it null, unless another one decides.
+- a value that could not be read or is left out leaves it null, unless another one decides; so does a call without output: it
+  raised, or nobody has waited for its communication.
 
 `non_finite` says which kinds were taken in, given out, and produced (given out but not taken in); it stands only where there are any. For a
 backward call that would have produced some, had its forward call not met any, it says under `forward` which kinds that met. A record of a
@@ -23,6 +24,7 @@ from typing import Any
 from msprobe.format import names
 from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors
+from msprobe.pytorch.dump.checks.unread import CheckedEncoder, PartsEncoder, UnreadPlaces
 
 EXTRA_INFO = "extra-info"
 """The directory of values that `tensor_list` asks for, beside dump.json."""
@@ -55,6 +57,8 @@ class NanCheck:
 
     def __init__(self, held: HeldTensors | None, asked: Callable[[str], bool], keep_input: bool) -> None:
         self.held = held
+        self.encoder: type[CheckedEncoder] = PartsEncoder
+        self.unread_places = UnreadPlaces()
         self._asked = asked
         self._keep_input = keep_input
         self.found = 0
@@ -84,7 +88,8 @@ class NanCheck:
             if key in data:
                 _gather(data[key], taken)
         _gather(data.get("output"), given)
-        unread = _UNKNOWN in given
+        left_out = any(role == "output" for role, _ in self.unread_places.take(name))
+        unread = _UNKNOWN in given or "output" not in data or left_out
         taken.discard(_UNKNOWN)
         given.discard(_UNKNOWN)
         produced = given - taken
@@ -163,8 +168,13 @@ def _mark(record: dict[str, Any]) -> None:
             record["non_finite"] = [NAN]  # infinities beside it cannot be told
         else:
             record["non_finite"] = [kind for kind, there in ((HIGH, high == math.inf), (LOW, low == -math.inf)) if there]
-    elif high is None and 0 not in record["shape"] and ("float" in record["dtype"] or "complex" in record["dtype"]):
+    elif high is None and 0 not in record["shape"] and _may_hold_some(record["dtype"]):
         record["non_finite"] = None
+
+
+def _may_hold_some(dtype: str) -> bool:
+    # Of numpy's, objects and records ("[('a', '<f4')]", "|V8") have no statistics.
+    return "float" in dtype or "complex" in dtype or dtype == "object" or dtype.startswith(("[", "{", "(", "|V"))
 
 
 def _gather_number(value: Any, kind: str, found: set[str]) -> None:

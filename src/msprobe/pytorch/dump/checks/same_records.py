@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from msprobe.pytorch.dump.checks.unread import Unread
+
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 
@@ -24,10 +26,13 @@ def verdict(ours: Any, theirs: Any, *, plain: bool, statistics: tuple[str, ...] 
     Tensors are compared by dtype, shape and checksum, and by their statistics where one of them has no checksum of the other's kind.
 
     Args:
-        ours, theirs: records.
+        ours, theirs: records. Ours has `Unread` where null stands for a value; of theirs nobody knows.
         plain: numbers, texts and so on count too, not only tensors.
         statistics: those that are worth comparing.
     """
+    for one, other in ((ours, theirs), (theirs, ours)):
+        if isinstance(one, Unread):
+            return Verdict.OTHER if one is Unread.OBJECT and other is not None and not isinstance(other, Unread) else Verdict.UNKNOWN
     if isinstance(ours, list) and isinstance(theirs, list):
         if len(ours) != len(theirs):
             return Verdict.OTHER

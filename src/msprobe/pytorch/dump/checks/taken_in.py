@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.pytorch.dump.checks.argument_names import argument_name
 from msprobe.pytorch.dump.checks.same_records import Verdict, is_tensor, is_value, together, verdict
+from msprobe.pytorch.dump.checks.unread import Unread
 
 _OTHERS = ("input", "parameters")
 _MOST_NAMED = 3
@@ -23,7 +24,7 @@ class Taken:
         tensors: of the tensors that both runs passed to the same arguments, and of the module's own parameters.
         arguments: each argument that differs without a tensor being different: another number or text, or there in one run only.
         other: the first argument whose tensors differ, None where none does.
-        known: both entries say what was taken in.
+        known: both entries say all of what was taken in.
     """
 
     tensors: Verdict
@@ -46,6 +47,10 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
     if "input_args" in ours and "input_args" in theirs:
         known = True
         here, there = _by_place(ours), _by_place(theirs)
+        for place in [place for place in here if here[place] is Unread.LEFT_OUT]:  # as where no input is recorded: it says nothing
+            known = False
+            del here[place]
+            there.pop(place, None)
         for place in [place for place in here if place in there]:
             a, b = here.pop(place), there.pop(place)
             same = verdict(a, b, plain=False, statistics=statistics)
@@ -57,6 +62,9 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
             else:
                 verdicts.append(same)
         _pair_up(here, there, statistics, verdicts)
+        if any(isinstance(here[place], Unread) for place in here):  # its counterpart may be one of their nulls, under another name
+            verdicts.append(Verdict.UNKNOWN)
+            here = {place: value for place, value in here.items() if not isinstance(value, Unread)}
         arguments += [(place, f"is there in this run only ({_shown(value)})") for place, value in here.items() if value is not None]
         arguments += [(place, f"is there in the earlier run only ({_shown(value)})") for place, value in there.items() if value is not None]
     return Taken(together(verdicts), tuple(arguments), others[0] if others else None, known)
@@ -105,7 +113,7 @@ def _text(record: Any) -> str:
     if isinstance(record, list):
         return f"[{', '.join(map(_text, record[:_MOST_SHOWN]))}]"
     if not isinstance(record, dict):
-        return str(record)
+        return record.value if isinstance(record, Unread) else str(record)
     if is_tensor(record):
         return "a tensor"
     if is_value(record):
