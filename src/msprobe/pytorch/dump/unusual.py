@@ -143,7 +143,7 @@ def _without_values(tensor: torch.Tensor, nobody_waits: bool) -> str:
 
 def _is_cut_short(tensor: torch.Tensor) -> bool:
     """Whether somebody has shrunk the storage: reading the values would leave the memory."""
-    if tensor.layout != torch.strided or tensor.is_nested or hasattr(tensor, "_local_tensor") or not tensor.numel():
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or hasattr(tensor, "_local_tensor") or not tensor.numel():
         return False
     try:
         bytes_ = tensor.untyped_storage().nbytes()

@@ -52,7 +52,7 @@ def random_save(output_path: str = "./output") -> None:
     try:
         file = CallSiteFile(directory)
     except (OSError, ValueError) as error:
-        raise UsageError(f"random_save(output_path): {directory!r} cannot be written: {error}") from error
+        raise UsageError(f"random_save(output_path): {directory} cannot be written: {error}") from error
     if _session is not None:
         _session.file.close()
     _session = _Session(file)
