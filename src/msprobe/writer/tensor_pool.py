@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 import weakref
+import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,11 +41,13 @@ class _Known:
 class _Directory:
     """What was submitted for one directory."""
 
-    __slots__ = ("contents", "names")
+    __slots__ = ("contents", "names", "submitted")
 
     def __init__(self) -> None:
         self.contents: dict[Key, _Known] = {}
         self.names: set[str] = set()
+        self.submitted: set[Key] = set()
+        """Contents that were queued; another name for one of them needs no data."""
 
 
 @dataclass
@@ -54,7 +58,11 @@ class _Job:
     saver: Saver | None = None
     dtype: str = ""
     shape: tuple[int, ...] = ()
-    data: Buffer = b""
+    data: Buffer | None = None
+    key: Key = (b"", "", ())
+    known: _Known | None = None
+    is_first: bool = False
+    """Its file is the one that the other names of this content are linked to."""
 
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
@@ -87,12 +95,26 @@ class TensorPool:
         _pools.add(self)
 
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer) -> None:
-        """Have a `.pt` written (tensor_file.write). `data` must not be changed afterwards. Blocks while `max_bytes` are waiting."""
-        self._put(_Job(path, memoryview(data).nbytes, self._directory(path), None, dtype, tuple(shape), data))
+        """Have a `.pt` written (tensor_file.write). `data` is copied, where it is new. Blocks while `max_bytes` are waiting."""
+        if self._inert:
+            return
+        directory = self._directory(path)
+        self._note_name(path, directory)
+        key = xxhash.xxh3_128_digest(data), dtype, tuple(shape)
+        if key in directory.submitted:
+            self._put(_Job(path, 0, directory, None, dtype, tuple(shape), None, key))
+            return
+        copy = data if type(data) is bytes else bytes(data)
+        self._put(_Job(path, len(copy), directory, None, dtype, tuple(shape), copy, key))
+        directory.submitted.add(key)  # last: where an interruption comes before, the content is submitted once more
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
         """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds."""
-        self._put(_Job(path, nbytes, self._directory(path), saver))
+        if self._inert:
+            return
+        directory = self._directory(path)
+        self._note_name(path, directory)
+        self._put(_Job(path, nbytes, directory, saver))
 
     def drain(self) -> None:
         """Wait until everything submitted is written or has failed."""
@@ -114,15 +136,16 @@ class TensorPool:
                 self._max_threads = 0
                 self._work.notify_all()
 
-    def _put(self, job: _Job) -> None:
-        if self._inert:
-            return
-        names = job.directory.names
-        if job.path in names:
+    def _note_name(self, path: str, directory: _Directory) -> None:
+        names = directory.names
+        if path in names:
             # A file that others may be linked to gets a new content: after them, and nothing is linked to it by the old one.
             self.drain()
-            job.directory.contents.clear()
-        names.add(job.path)
+            directory.contents.clear()
+            directory.submitted.clear()
+        names.add(path)
+
+    def _put(self, job: _Job) -> None:
         with self._lock:
             while self._submitted - self._finished >= self._max_bytes and (self._jobs or self._in_hand) and self._threads:
                 self._room.wait(1.0)
@@ -148,12 +171,23 @@ class TensorPool:
     def _work_here(self) -> None:
         """Without threads the caller writes. Holds the lock on entry and on return."""
         while self._jobs:
-            job = self._jobs.popleft()
+            job = self._take()
             self._lock.release()
             try:
                 self._do(job)
             finally:
                 self._lock.acquire()
+
+    def _take(self) -> _Job:
+        """The next job, with its content looked up, in the order of submission. Holds the lock."""
+        job = self._jobs.popleft()
+        if job.saver is None:
+            contents = job.directory.contents
+            job.known = contents.get(job.key)
+            if job.known is None and job.data is not None:
+                job.known = contents[job.key] = _Known()
+                job.is_first = True
+        return job
 
     def _loop(self) -> None:
         block_signals()
@@ -166,7 +200,7 @@ class TensorPool:
                     if not self._jobs and (not woken or self._max_threads == 0):
                         self._threads -= 1
                         return
-                job = self._jobs.popleft()
+                job = self._take()
                 self._in_hand += 1
                 self._lock.release()
                 try:
@@ -201,19 +235,18 @@ class TensorPool:
             self.bytes_written += size
 
     def _write(self, job: _Job) -> None:
-        key = (xxhash.xxh3_128_digest(job.data), job.dtype, job.shape)
-        with self._lock:
-            contents = job.directory.contents
-            known = contents.get(key)
-            if known is None:
-                known = contents[key] = _Known()
-                original = None
-            elif known.path is None:
-                known.waiting.append(job.path)
-                return
-            else:
+        known = job.known
+        if known is None:
+            raise OSError(errno.EIO, "the file with the same content could not be written")
+        contents, key = job.directory.contents, job.key
+        if not job.is_first:
+            with self._lock:
                 original = known.path
-        if original is not None:
+                if original is None:
+                    if contents.get(key) is not known:
+                        raise OSError(errno.EIO, "the file with the same content could not be written")
+                    known.waiting.append(job.path)
+                    return
             self._link(known, original, job.path, job)
             return
         try:
@@ -221,6 +254,7 @@ class TensorPool:
         except BaseException:
             with self._lock:
                 contents.pop(key, None)
+                job.directory.submitted.discard(key)
                 others, known.waiting = known.waiting, []
             for path in others:
                 self._failed(path, OSError(errno.EIO, "the file with the same content could not be written"))
@@ -250,12 +284,28 @@ class TensorPool:
                 self._failed(path, problem)
                 return
             try:
-                self._write_file(job, path)
+                if job.data is not None:
+                    self._write_file(job, path)
+                else:
+                    self._copy(original, path)
                 known.path = path if known.path is not None else None
             except Exception as failure:
+                with self._lock:  # the next of this content brings its data along
+                    job.directory.submitted.discard(job.key)
+                    job.directory.contents.pop(job.key, None)
                 self._failed(path, failure)
 
+    def _copy(self, original: str, path: str) -> None:
+        """A file system without hard links, or a file that has as many as it may."""
+        unfinished = os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{tensor_file.UNFINISHED}")
+        shutil.copyfile(original, unfinished)
+        os.replace(unfinished, path)
+        with self._lock:
+            self.files += 1
+            self.bytes_written += os.stat(path).st_size
+
     def _write_file(self, job: _Job, path: str) -> None:
+        assert job.data is not None
         try:
             size = tensor_file.write(path, job.dtype, job.shape, job.data)
         except FileNotFoundError:

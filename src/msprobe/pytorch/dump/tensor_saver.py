@@ -68,6 +68,6 @@ class TensorSaver:
             if not tensor.is_cpu or not tensor.is_contiguous():
                 with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
                     tensor = tensor.detach().cpu().contiguous()
-            data = ctypes.string_at(tensor.data_ptr(), size)
-            self._pool.submit(target, dtype, tuple(tensor.shape), data)
+            memory = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
+            self._pool.submit(target, dtype, tuple(tensor.shape), memoryview(memory).cast("B"))
         self.files += 1
