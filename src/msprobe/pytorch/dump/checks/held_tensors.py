@@ -24,8 +24,8 @@ class _Taken:
     def __init__(self) -> None:
         self.job: tuple[str, tuple[Any, ...], dict[str, Any]] | None = None
 
-    def submit(self, *args: Any, **kwargs: Any) -> None:
-        self.job = "submit", args, kwargs
+    def submit(self, path: str, dtype: str, shape: tuple[int, ...], data: Any) -> None:
+        self.job = "submit", (path, dtype, shape, bytes(data)), {}  # the pool would copy it now, and this is now
 
     def submit_saver(self, *args: Any, **kwargs: Any) -> None:
         self.job = "submit_saver", args, kwargs
