@@ -44,7 +44,8 @@ bench: $(READY)
 	$(RUN) benchmarks/bench_step.py
 
 clean:
-	rm -rf $(VENV) build demo_out src/msprobe.egg-info src/msprobe/numerics/_kernels*.so
+	rm -rf $(VENV) build demo_out src/msprobe.egg-info
+	find src -name '*.so' -delete
 
 # The build runs in this environment, not in a fresh one, so that a rebuild of the kernels needs no network.
 $(READY): pyproject.toml setup.py $(SOURCES) | $(RUN)

@@ -207,6 +207,24 @@ def test_a_view_that_is_changed_in_place_is_told_for_all_who_gave_it(change: Cal
     assert told == names | others
 
 
+def test_a_gradient_that_comes_by_a_side_door_is_no_view_changed_in_place(tmp_path: Path) -> None:
+    """What leaves a module by an attribute brings gradients back to its input, and none comes by its output."""
+
+    class SideDoor(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.kept = x * 3
+            return self.kept * 2
+
+    model, x = nn.Sequential(SideDoor()), leaf(1.0)
+
+    def body() -> None:
+        model[0](x)
+        model[0].kept.sum().backward()
+
+    step = recorded(tmp_path, body, model)
+    assert not (step.directory / "dump_error_info.log").exists()
+
+
 def test_what_is_no_view_is_changed_in_place_without_loss(tmp_path: Path) -> None:
     x = leaf(1.0, 2.0)
 

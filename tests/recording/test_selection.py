@@ -10,7 +10,7 @@ def test_without_wishes_everything_is_wanted() -> None:
     selection = Selection(risk_level="ALL")
     assert selection.everything and selection.enters("Torch.relu.0.forward")
     assert selection.sides == DataMode()
-    assert not selection.saves_tensors("Torch.relu.0.forward") and not selection.expands("Module.a.Mlp.forward.0")
+    assert not selection.saves_tensors("Torch.relu.0.forward")
 
 
 def test_a_list_sets_the_risk_level_aside() -> None:
@@ -63,9 +63,11 @@ def test_scope_and_list_both_hold() -> None:
 
 
 def test_modules_named_by_a_list_expand_at_mix_only() -> None:
-    assert Selection(names=("a.Mlp",), expand_modules=True).expands("Module.a.Mlp.forward.0")
-    assert not Selection(names=("a.Mlp",), expand_modules=True).expands("Module.b.Mlp.forward.0")
-    assert not Selection(names=("a.Mlp",)).expands("Module.a.Mlp.forward.0")
+    for expand in (True, False):
+        selection = Selection(names=("a.Mlp",), expand_modules=expand)
+        assert selection.enters("Module.a.Mlp.forward.0") and not selection.enters("Module.b.Mlp.forward.0")
+        assert selection.enters("Functional.relu.0.forward", "Module.a.Mlp.forward.0") is expand
+        assert not selection.enters("Functional.relu.1.forward", "Module.b.Mlp.forward.0")
 
 
 def test_tensor_names() -> None:

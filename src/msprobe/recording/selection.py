@@ -99,10 +99,6 @@ class Selection:
         name = f"{prefix}.parameters_grad.0"
         return self.matches(name) or any("parameters_grad" in item for item in self._names)
 
-    def expands(self, module_name: str) -> bool:
-        """Whether everything that runs inside this module is recorded too (`list` at level mix)."""
-        return self._expand and any(item in module_name for item in self._names)
-
     def ends_inside(self, name: str) -> bool:
         """Say that a module ends that was left out when it began; whether its end lies in the scope."""
         return self._range is not None and self._range.ends(name) and self.matches(name)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.writer import json_text
+from msprobe.writer.entry import CloseReport, Entry, Void
 from msprobe.writer.flusher import flusher
 from msprobe.writer.growing_file import GrowingFile
 from msprobe.writer.stack_table import Frames, Stack, StackTable
@@ -27,41 +27,6 @@ _READY = 24
 _MAX_HELD = 1 << 20
 # Text kept in memory for a disk that does not take it; beyond that it is lost, and counted.
 _MAX_WAITING = 256 << 20
-
-
-class Entry:
-    """One entry of dump.json. `data` may be changed until `done` is set to True, or `StepWriter.finish` is called."""
-
-    __slots__ = ("data", "done", "name", "ordinary", "text")
-
-    def __init__(self, name: str, data: dict[str, Any], done: bool) -> None:
-        self.name = name
-        self.data = data
-        self.done = done
-        self.ordinary = False
-        """Whether it is known that `data` holds no NaN and no infinite number."""
-        self.text = ""
-        """Its members as they will stand in the file, once `finish` has made them."""
-
-
-@dataclass(frozen=True)
-class CloseReport:
-    """What became of a step.
-
-    bytes_written: size of the JSON files. problems: what is missing or was changed, by reason, with how often; their sum is the number of
-    things to tell the user of. lost: entries that are in no file (counted in `problems` too).
-    """
-
-    bytes_written: int = 0
-    problems: Mapping[str, int] = field(default_factory=dict)
-    lost: int = 0
-
-
-class _Void(list[Any]):
-    """Takes everything, keeps nothing."""
-
-    def append(self, item: Any) -> None:
-        pass
 
 
 class StepWriter:
@@ -219,8 +184,8 @@ class StepWriter:
         self._pending, self._committed, self._construct, self._table = [], set(), {}, StackTable()
 
     def _swallow(self) -> None:
-        self._entries, self._calls, self._stacks, self._errors = _Void(), _Void(), _Void(), _Void()
-        self._ready = _Void()
+        self._entries, self._calls, self._stacks, self._errors = Void(), Void(), Void(), Void()
+        self._ready = Void()
 
     def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
         """Run `work`, one at a time; whatever goes wrong is counted and logged once.

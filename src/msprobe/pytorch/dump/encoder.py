@@ -65,9 +65,6 @@ class Encoder:
         md5_last: `md5` stands behind `data_name`.
     """
 
-    plain = True
-    """A tensor's record is what `numerics.describe` makes of it with `table`."""
-
     def __init__(
         self,
         save: Save | None,
@@ -81,7 +78,6 @@ class Encoder:
         self._holds = holds
         self._md5_last = md5_last and holds is Holds.MD5
         self.table = summaries.table(holds, complex_statistics)
-        self.for_fast_hooks = (_describe, self.table, _Tensor)
 
     def positional(self, values: tuple[Any, ...], side: Side) -> list[Record]:
         """Records of positional values, in order."""

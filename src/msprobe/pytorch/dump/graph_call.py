@@ -31,6 +31,7 @@ class GraphCall(Call):
         "contributions",
         "dtypes",
         "entry",
+        "gives_view",
         "input_nodes",
         "inputs_left",
         "left",
@@ -51,6 +52,7 @@ class GraphCall(Call):
         self.passed_through = boundary.passed_through
         self.input_nodes = len(boundary.places)
         self.nodes = len(boundary.outputs) + self.input_nodes
+        self.gives_view = any(torch_internals.makes_view(node) for node, _ in boundary.outputs)
         self.inputs_left = 0
         self.entry: Any = None
         self.task = -1
@@ -182,7 +184,7 @@ class GraphCall(Call):
         """The entry is final."""
         if self.entry is None:
             self.place()
-        if self.outputs and not any(self.received) and any(self.passed_on):
+        if self.gives_view and not any(self.received) and any(self.passed_on):
             self.observers.report_cut(self.name)  # gradients went through the call, and none came by its output
         self.received, self.passed_on = [], []
         if self._sums:

@@ -10,6 +10,7 @@ import torch
 
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_call import ApiCall, backward_of
 from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
@@ -86,7 +87,11 @@ class Recorder:
             raise
         state.inside = False
         if type(result) is Deferred:
-            self._defer(step, call, result)
+            try:
+                self._defer(step, call, result)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, api.full, f"communication could not be followed: {error!r}")
         elif call is not None:
             began = perf_counter()
             try:
@@ -101,12 +106,12 @@ class Recorder:
             step.tally.spent += perf_counter() - began
         return result
 
-    def _changed(self, step: StepRecord, call: _ApiCall, changed: Any) -> None:
+    def _changed(self, step: StepRecord, call: ApiCall, changed: Any) -> None:
         """A call gave nothing (`x[0] = y`): it may have cut the gradients of earlier ones."""
         if isinstance(changed, torch.Tensor) and changed.requires_grad:
             step.observers.changed(f"{call.api.full}.{call.number}.backward", changed, call.edges, call.floor)
 
-    def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _ApiCall | None:
+    def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ApiCall | None:
         if api.prefix == "Aten" and any(type(value).__name__ == "FakeTensor" for value in args):
             return None  # torch working out shapes for itself, as often as its caches make it
         state = self.state
@@ -133,7 +138,7 @@ class Recorder:
             backward = selection.matches(f"{api.full}.{number}.backward", parent)
         forward, backward = forward and sides.forward, backward and sides.backward and _grad_enabled()
         if not forward and not backward:
-            return _ApiCall(api, name, number, parent, None)
+            return ApiCall(api, name, number, parent, None)
         if api.parameters is not None:
             args, kwargs = self._as_called(api, args, kwargs)
         side = Side(name, "input", forward and sides.input and step.saves(name))
@@ -144,7 +149,7 @@ class Recorder:
             data["input_kwargs"] = encoder.keyword(kwargs, side)
         else:
             data["input_kwargs"] = {}
-        call = _ApiCall(api, name, number, parent, data)
+        call = ApiCall(api, name, number, parent, data)
         if forward:
             step.failed.pop(name, None)  # the same name again takes its place in the file
             call.entry = step.writer.add(name, data if sides.input else {}, False)
@@ -156,7 +161,7 @@ class Recorder:
             call.floor = _sequence_number()
         return call
 
-    def _api_ends(self, step: StepRecord, call: _ApiCall, result: Any) -> None:
+    def _api_ends(self, step: StepRecord, call: ApiCall, result: Any) -> None:
         if call.data is None:
             return
         sides = step.selection.sides
@@ -175,9 +180,9 @@ class Recorder:
             step.tally.apis += 1
         if call.edges is not None and side.leaves:
             backward = f"{call.api.full}.{call.number}.backward"
-            step.observers.watch(backward, _backward_of(call.parent), side.leaves, call.edges, call.floor)
+            step.observers.watch(backward, backward_of(call.parent), side.leaves, call.edges, call.floor)
 
-    def _defer(self, step: StepRecord, call: _ApiCall | None, deferred: Deferred) -> None:
+    def _defer(self, step: StepRecord, call: ApiCall | None, deferred: Deferred) -> None:
         """The call returned before its communication was done: the output comes later, or never."""
         if call is None or call.entry is None:
             return
@@ -203,7 +208,7 @@ class Recorder:
 
         deferred.keep(done, lost)
 
-    def _api_raised(self, step: StepRecord, call: _ApiCall, error: BaseException) -> None:
+    def _api_raised(self, step: StepRecord, call: ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
         if type(error).__name__ == "_StopRecomputationError":
             self._finish(step, call)
@@ -213,14 +218,14 @@ class Recorder:
         else:
             self._finish(step, call)
 
-    def _give_up(self, step: StepRecord, call: _ApiCall) -> None:
+    def _give_up(self, step: StepRecord, call: ApiCall) -> None:
         try:
             self._finish(step, call)
         except Exception as error:
             let_through(error)
             self._tell(step, call.name, f"entry could not be finished: {error!r}")
 
-    def _finish(self, step: StepRecord, call: _ApiCall) -> None:
+    def _finish(self, step: StepRecord, call: ApiCall) -> None:
         """The entry of a call stays as it is now."""
         if call.entry is not None and not call.entry.done:
             step.writer.finish(call.entry)
@@ -363,7 +368,7 @@ class Recorder:
             step.tally.tensors += opened.tensors
         if opened.edges is not None and side.leaves and _grad_enabled():
             backward = f"{opened.prefix}.backward.{opened.number}"
-            step.observers.watch(backward, _backward_of(opened.parent), side.leaves, opened.edges, opened.floor)
+            step.observers.watch(backward, backward_of(opened.parent), side.leaves, opened.edges, opened.floor)
 
     def skipped_module(self, name: str, reason: str) -> None:
         """A module that takes no hooks."""
@@ -423,24 +428,3 @@ class Recorder:
     def optimizer_after(self, *_: Any) -> None:
         """An optimizer's step ends."""
         self._optimizers = max(0, self._optimizers - 1)
-
-
-class _ApiCall:
-    """One call of an API between its begin and its end."""
-
-    __slots__ = ("api", "data", "edges", "entry", "floor", "name", "number", "parent", "stack")
-
-    def __init__(self, api: Api, name: str, number: int, parent: str | None, data: dict[str, Any] | None) -> None:
-        self.api, self.name, self.number, self.parent, self.data = api, name, number, parent, data
-        self.entry: Any = None
-        self.edges: Any = None
-        self.floor = 0
-        self.stack: Stack
-
-
-def _backward_of(forward: str | None) -> str | None:
-    """The backward entry that mirrors a forward one: `Module.a.Mlp.forward.0` -> `Module.a.Mlp.backward.0`."""
-    if forward is None or ".forward." not in forward:
-        return None
-    head, _, tail = forward.rpartition(".forward.")
-    return f"{head}.backward.{tail}"

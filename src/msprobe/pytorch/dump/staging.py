@@ -24,7 +24,7 @@ from msprobe.pytorch.dump.encoder import Encoder, Path, Side
 from msprobe.pytorch.dump.summaries import Holds
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.writer import StepWriter
-from msprobe.writer.step_writer import Entry
+from msprobe.writer.entry import Entry
 
 MOST_RESULTS = 1 << 16
 """Tensors whose statistics may be staged; each takes about a kilobyte on its device."""
@@ -161,7 +161,6 @@ class StagedEncoder(Encoder):
         staging: of this step.
     """
 
-    plain = False
 
     def __init__(self, saver: TensorSaver | None, report: Callable[[str, str], None], holds: Holds, staging: Staging) -> None:
         super().__init__(saver, report, holds, complex_statistics=False)

@@ -9,7 +9,7 @@ import torch
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
 from msprobe.pytorch.dump.plain_values import PLAIN
 from msprobe.writer import StepWriter
-from msprobe.writer.step_writer import Entry
+from msprobe.writer.entry import Entry
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -17,7 +17,6 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)
 class StructureEncoder(Encoder):
     """Looks for the tensors that require grad, because backward entries need them; records nothing."""
 
-    plain = False
 
     def __init__(self) -> None:
         super().__init__(None, lambda entry, reason: None)

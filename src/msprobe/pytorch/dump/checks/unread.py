@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from msprobe import numerics
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump import summaries, unusual
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Save, Side
@@ -103,13 +102,11 @@ class PartsEncoder(CheckedEncoder):
     The magnitude of a finite complex128 number can be beyond float64, and so can a long double of numpy.
     """
 
-    plain = False
 
     def __init__(self, save: Save | None, report: Callable[[str, str], None], holds: Holds, places: UnreadPlaces) -> None:
         super().__init__(save, report, holds, places)
         # What is not in the table is handed to `_described`.
         self.table = {dtype: row for dtype, row in summaries.table(holds).items() if dtype is not torch.complex128}
-        self.for_fast_hooks = (numerics.describe, self.table, torch.Tensor)
 
     def _described(self, tensor: torch.Tensor, side: Side) -> unusual.Described:
         described = super()._described(tensor, side)
