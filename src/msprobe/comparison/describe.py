@@ -9,6 +9,7 @@ from msprobe.comparison.conclusion import call_without_partner, conclusion, sole
 from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.sentence import lead
 
 _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
@@ -18,7 +19,10 @@ _AFTER_A_CALL = {"requires_grad": "First requires_grad that differs", "sequence"
 
 
 def describe(outcome: Outcome) -> Iterator[Line]:
-    """What the user is told, in order: counts, where the files lie, and last, where the eye rests, the first difference."""
+    """What the user is told, in order: the sentence, counts, where the files lie, and last, where the eye rests, the first difference."""
+    first = lead(outcome)
+    if first:
+        yield Line(first, "lead")
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -37,9 +41,13 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"note: ... and {len(notes) - _SHOWN_NOTES} more notes", "dim")
     if outcome.summary is None or len(outcome.reports) <= _SHOWN_FILES:
         for report in outcome.reports:
-            yield Line(f"result: {report.csv}")
+            for path in (report.csv, report.xlsx, report.jsonl):
+                if path is not None:
+                    yield Line(f"result: {path}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
+    if outcome.html is not None:
+        yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)
 
 

@@ -12,9 +12,11 @@ class Options:
 
     Attributes:
         data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently (`-dm`).
+        reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
     """
 
     data_mapping: Mapping[str, str] | None = None
+    reports: frozenset[str] = frozenset()
 
 
 DEFAULTS = Options()
