@@ -39,7 +39,6 @@ NOT_YET: tuple[Row, ...] = (
     Row("task", _among("exception_dump"), "task exception_dump"),
     Row("level", _among("L2"), "recording kernels (level L2)"),
     Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
-    Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
 
 
