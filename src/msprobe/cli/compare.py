@@ -63,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     from msprobe.cli.console import show
     from msprobe.comparison.compare import compare
     from msprobe.comparison.describe import describe, problems
+    from msprobe.comparison.options import Options
 
     mapping = _read_mapping(arguments.data_mapping) if arguments.data_mapping is not None else None
-    outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, mapping)
+    outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, Options(data_mapping=mapping))
     show(describe(outcome))
     for problem in problems(outcome):
         fail(problem, "msprobe compare")

@@ -11,5 +11,6 @@ The stages, each in a file of its own, hand plain immutable values to each other
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
     stacks, locations                 -> lines of code
     report_csv, report_summary, describe: files and words
-    compare     runs them; outcome: what it returns
+    one_pair    runs them for two dump files: the unit of work; compared: what every report is made from
+    compare     runs it for all pairs (options: what can be chosen); outcome: what it returns
 """

@@ -1,44 +1,34 @@
-"""Runs the stages: paths -> rows -> pairs -> measures -> verdicts -> CSV, and the first difference."""
+"""Two paths -> pairs of dumps -> a report for each, and a summary."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
-from msprobe.comparison import gradient_slots, report_csv
-from msprobe.comparison.calls import Measured, MeasuredCall, summarise
-from msprobe.comparison.first_difference import Findings, find
+from msprobe.comparison import report_csv
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
-from msprobe.comparison.judge import Mode, count, judge
-from msprobe.comparison.kinds import Held, KindsDiffer, choose
-from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_names
-from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.kinds import KindsDiffer
+from msprobe.comparison.one_pair import compare_pair
+from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
-from msprobe.comparison.reasons import reasons
-from msprobe.comparison.rows import Call, calls_of
-from msprobe.comparison.tools import are_of_two_tools
 from msprobe.errors import DumpFormatError, UsageError
-from msprobe.format import layout, reader
-
-_T = TypeVar("_T")
+from msprobe.format import layout
 
 
 def compare(
     target: str | Path,
     golden: str | Path,
     output: str | Path = "./output",
-    data_mapping: Mapping[str, str] | None = None,
+    options: Options = DEFAULTS,
 ) -> Outcome:
     """Compares two dumps and writes the CSV files.
 
     Args:
         target, golden: two dump.json, two directories of one process, two step directories or two dump roots.
         output: directory for the results, made if need be.
-        data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently.
+        options: how to pair, to measure and to report.
 
     Raises:
         UsageError: the paths are not of one kind, hold no dump, or none of the pairs can be compared.
@@ -52,7 +42,7 @@ def compare(
     for pair in plan.pairs:
         try:
             with _without_collector():
-                reports.append(compare_pair(pair, _directory(Path(output), plan, pair), stamp, data_mapping))
+                reports.append(compare_pair(pair, _directory(Path(output), plan, pair), stamp, options))
         except (DumpFormatError, UsageError) as error:
             if plan.level == "file":
                 raise
@@ -81,169 +71,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def compare_pair(pair: DumpPair, output: Path, stamp: str, data_mapping: Mapping[str, str] | None = None) -> PairReport:
-    """Compares two dump files and writes one CSV.
-
-    Raises:
-        DumpFormatError: one of them cannot be read.
-        UsageError: they hold different kinds of data, or have no value in common.
-        OSError: the CSV cannot be written.
-    """
-    target, golden = _read(pair.target), _read(pair.golden)
-    calls = target.calls, golden.calls
-    mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    pairs = match(*calls, data_mapping)
-    matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
-    if not matched:
-        raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
-    measurer = _measurer(mode, target, golden)
-    shifted = gradient_slots.shifted(pairs)
-    elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
-    measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
-    notes: list[str] = [unlike] if unlike else []
-    if target.level != golden.level:
-        notes.append(
-            f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
-        )
-    missing = unknown_names(*calls, data_mapping) if data_mapping else []
-    if missing:
-        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    renamed = renamed_classes(pairs)
-    if renamed:
-        more = f", and {len(renamed) - 1} more modules alike" if len(renamed) > 1 else ""
-        notes.append(f"{renamed[0]}{more}; compared with each other all the same")
-    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
-    verdicts = judge(measured, mode, _starts(findings))
-    csv = report_csv.write(
-        output,
-        _stem(pair),
-        stamp,
-        report_csv.columns(mode, measurer.columns, stacks is not None),
-        report_csv.rows(measured, verdicts, mode, measurer.columns, stacks),
-    )
-    measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
-    lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
-    ours = stacks or {}
-    quiet = findings.first is None and findings.unmatched is None
-    theirs = {} if quiet else _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {}
-    return PairReport(
-        pair,
-        mode,
-        csv,
-        matched,
-        count(verdicts),
-        len(lost),
-        _example(lost),
-        _nothing_measured(measures),
-        findings,
-        reasons(measured, verdicts),
-        two_tools or target.level != golden.level,
-        location(findings.first, ours, theirs),
-        location(findings.value, ours, theirs),
-        location(findings.beyond_rounding, ours, theirs),
-        unmatched_frame(findings, ours, theirs),
-        tuple(notes),
-    )
-
-
-class _Side(NamedTuple):
-    """What is kept of one dump file; the JSON itself, several times as large, is not."""
-
-    task: str
-    level: str | None
-    tensor_dir: Path
-    calls: list[Call]
-
-
-def _read(path: Path) -> _Side:
-    dump = reader.read_dump(path)
-    if dump.task == "structure":
-        raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
-    if dump.task not in ("statistics", "tensor"):
-        raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
-    if not dump.data:
-        raise UsageError(f"{path} holds no data: nothing was recorded in this step")
-    return _Side(dump.task, dump.level, dump.tensor_dir, calls_of(dump.data, str(path)))
-
-
-def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
-    if mode == "tensor":
-        from msprobe.comparison.measure_tensors import TensorMeasurer
-
-        return TensorMeasurer(target.tensor_dir, golden.tensor_dir)
-    if mode == "md5":
-        from msprobe.comparison.measure_md5 import Md5Measurer
-
-        return Md5Measurer()
-    from msprobe.comparison.measure_statistics import StatisticsMeasurer
-
-    return StatisticsMeasurer()
-
-
-def _measure(call: CallPair, measurer: Measurer, outputs: Measure | None) -> MeasuredCall:
-    """`outputs`: what is said of the outputs instead of a measurement, None to measure them."""
-    if outputs is None:
-        return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
-    measures: list[Measure | None] = []
-    for ours, theirs in call.rows:
-        known = outputs if ours is not None and ours.role == "output" else None
-        measures.append((known or measurer(ours, theirs)) if ours is not None and theirs is not None else None)
-    return summarise(call, measures)
-
-
-def _starts(findings: Findings) -> set[str]:
-    names: set[str] = set()
-    for difference in (findings.first, findings.value, findings.beyond_rounding):
-        if difference is not None:
-            names.add(difference.call.name)
-            if difference.kind == "own code" and difference.module is not None:
-                names.add(difference.module)
-    return names
-
-
-def _stem(pair: DumpPair) -> str:
-    stem = "debug_compare_result" if pair.target.name == layout.DEBUG else "compare_result"
-    return f"{stem}_{pair.label}" if pair.label else stem
-
-
-def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
-    shown = [", ".join(call.name for call in side[:2]) for side in calls]
-    return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
-
-
-_NO_LINES = "no lines of code can be shown"
-_NO_MODULES = "modules around calls cannot be named"
-
-
-def _optional(
-    read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str], consequence: str
-) -> Mapping[str, _T] | None:
-    path = dump.parent / name
-    if not path.is_file():
-        if dump.name == layout.DEBUG or name == layout.CONSTRUCT:  # values saved by hand never have one; calls alone have no modules
-            return None
-        notes.append(f"{path} does not exist: {consequence}")
-        return None
-    try:
-        return read(path)
-    except DumpFormatError as error:
-        notes.append(f"{error}: {consequence}")
-        return None
-
-
-def _nothing_measured(measures: Sequence[Measure]) -> str:
-    if any(measure.agreement is not Agreement.UNKNOWN for measure in measures):
-        return ""
-    return f"none of the {len(measures)} pairs of values could be compared; the first: {measures[0].reason}"
-
-
-def _example(lost: Sequence[Measured]) -> str:
-    if not lost or lost[0].pair.target is None or lost[0].measure is None:
-        return ""
-    return f"{lost[0].pair.target.name}: {lost[0].measure.reason}"

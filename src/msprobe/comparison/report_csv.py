@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.compared import Compared
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
@@ -43,6 +44,16 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
         *((_STACK,) if stack else ()),
         *((_DATA_NAME,) if mode == "tensor" else ()),
     )
+
+
+def header(compared: Compared) -> tuple[str, ...]:
+    """The columns of the CSV of one pair of dumps."""
+    return columns(compared.mode, compared.metrics, compared.stacks is not None)
+
+
+def rows_of(compared: Compared) -> Iterator[list[Any]]:
+    """The cells of the CSV of one pair of dumps."""
+    return rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
 
 
 def rows(
@@ -175,4 +186,4 @@ def _create(directory: Path, name: str) -> tuple[Path, TextIO]:
             counter += 1
 
 
-__all__ = ["columns", "rows", "timestamp", "write"]
+__all__ = ["columns", "header", "rows", "rows_of", "timestamp", "write"]

@@ -1,0 +1,45 @@
+"""Two dumps, paired, measured and judged: what every report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.first_difference import Findings
+from msprobe.comparison.inputs import DumpPair
+from msprobe.comparison.judge import Mode, Verdict
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One pair of dumps after the last stage.
+
+    Attributes:
+        pair: what was compared.
+        mode: statistics, tensor or md5.
+        metrics: names of the metric columns.
+        matched: rows that both sides have.
+        calls: the measured calls in the order of the report.
+        verdicts: for each call the verdicts of its rows.
+        findings: the search for the first difference.
+        stacks, golden_stacks: entry name -> frames; None: the target has no stack.json; the golden one is
+            read only where something differs.
+        parents, golden_parents: construct.json, entry name -> name of the module around it.
+        other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
+        notes: what the reader should know, one sentence each.
+    """
+
+    pair: DumpPair
+    mode: Mode
+    metrics: tuple[str, ...]
+    matched: int
+    calls: Sequence[MeasuredCall]
+    verdicts: Sequence[Sequence[Verdict]]
+    findings: Findings
+    stacks: Mapping[str, Sequence[str]] | None
+    golden_stacks: Mapping[str, Sequence[str]]
+    parents: Mapping[str, str | None]
+    golden_parents: Mapping[str, str | None]
+    other_calls: bool
+    notes: tuple[str, ...]

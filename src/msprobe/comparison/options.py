@@ -1,0 +1,20 @@
+"""What the user of a comparison can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to pair, to measure and to report. Plain values: a unit of work travels to other processes with them.
+
+    Attributes:
+        data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently (`-dm`).
+    """
+
+    data_mapping: Mapping[str, str] | None = None
+
+
+DEFAULTS = Options()
