@@ -17,6 +17,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
+from msprobe.pytorch.dump.step_record import Tally
 from msprobe.pytorch.save.encoder import SavedSide, blank
 from msprobe.pytorch.save.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
@@ -98,7 +99,7 @@ class SavedGradient:
             with everything.lock:
                 if not self._told_late:
                     self._told_late = True
-                    everything.late += 1
+                    everything.tally.late += 1
             return
         began = perf_counter()
         with everything.lock:
@@ -158,15 +159,14 @@ class Gradients:
         encoder: makes the records.
         writer: takes the entries.
         unrecorded: is told what cannot be recorded.
+        tally: counts what comes too late.
         saving: gradients get tensor files.
     """
 
-    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, saving: bool) -> None:
-        self.encoder, self.writer, self.unrecorded, self.saving = encoder, writer, unrecorded, saving
+    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, tally: Tally, saving: bool) -> None:
+        self.encoder, self.writer, self.unrecorded, self.tally, self.saving = encoder, writer, unrecorded, tally, saving
         self.lock = threading.RLock()
         self.closed = False
-        self.late = 0
-        """Saved values whose gradient came after the step had ended, and that no closing line has told."""
         self.tensors = 0
         self.spent = 0.0
         self.dead: deque[SavedGradient] = deque()

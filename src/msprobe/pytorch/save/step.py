@@ -53,7 +53,7 @@ class SavedStep:
         self._unrecorded = Unrecorded(self.writer.error)
         saver = UniqueSaver(tensors, pool) if pool is not None else None
         self._encoder = make_encoder(config, self.writer, saver, self._unrecorded)
-        self.gradients = Gradients(self._encoder, self.writer, self._unrecorded, pool is not None)
+        self.gradients = Gradients(self._encoder, self.writer, self._unrecorded, self.tally, pool is not None)
         self._keys = Keys()
 
     def save(self, variable: Any, name: str, save_backward: bool) -> None:
@@ -75,11 +75,6 @@ class SavedStep:
     def report(self, name: str, reason: str) -> None:
         """A value could not be recorded."""
         self._unrecorded.report(name, reason)
-
-    def take_late(self) -> int:
-        """Saved values whose gradient came after this step had ended, and that no closing line has told yet."""
-        late, self.gradients.late = self.gradients.late, 0
-        return late
 
     def forget(self) -> None:
         """This is a forked child: nothing is recorded here."""
