@@ -383,7 +383,8 @@ def test_entries_that_no_module_fits(tmp_path: Path, log: list[str]) -> None:
         "WARNING [load] invalid module: Module.inner.Taken.forward.0: "
         'the class of "inner" in the model is Takes, not Taken; did you mean "Module.inner.Takes"?',
         'WARNING [load] invalid module: Module.innr.Takes.forward.0: the model has no module "innr"; did you mean "Module.inner.Takes"?',
-        'WARNING [load] invalid module: Module.far.away.Takes.forward.0: the model has no module "far.away"; did you mean "Module.inner.Takes"?',
+        "WARNING [load] invalid module: Module.far.away.Takes.forward.0: "
+        'the model has no module "far.away"; did you mean "Module.inner.Takes"?',
         "WARNING [load] invalid module: Module.Around.forward.0: it names the model itself, which is not recorded; name a module inside it",
     ]
     assert value(model.inner) == 1
@@ -682,7 +683,7 @@ def test_ranks_of_the_source(tmp_path: Path) -> None:
     assert value(model.inner) == 1
     forget_debugger()
     debugger = configured(tmp_path, [TAKES], source_rank=1)
-    with pytest.raises(MsprobeException, match="has no rank1, but rank0, rank3$"):
+    with pytest.raises(MsprobeException, match=r"has no rank1, but rank0, rank3$"):
         debugger.start(model)
 
 

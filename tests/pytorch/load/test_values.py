@@ -207,8 +207,9 @@ def test_another_shape_cuts_the_graph_and_says_so(tmp_path: Path, log: list[str]
     assert x.grad is None
     (line,) = [line for line in log if "tensor mismatch" in line]
     assert line == (
-        f"WARNING [load] tensor mismatch for {TAKES}.input.0: source shape=[3] dtype=torch.float32 vs current shape=[2] dtype=torch.float32, "
-        "override may cause forward error; the shapes differ, so the graph is cut here: no gradient flows to what made the current tensor"
+        f"WARNING [load] tensor mismatch for {TAKES}.input.0: source shape=[3] dtype=torch.float32 vs "
+        "current shape=[2] dtype=torch.float32, override may cause forward error; "
+        "the shapes differ, so the graph is cut here: no gradient flows to what made the current tensor"
     )
 
 
