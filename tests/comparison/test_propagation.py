@@ -35,7 +35,7 @@ def test_parents_and_consumers(tmp_path: Path) -> None:
     assert found.parents == (FC, BLOCK)
     assert found.consumers == ("Functional.relu.0.forward", "Tensor.__mul__.0.forward")  # relu leaves the value as it is
     assert found.consumer_count == 2
-    assert next(sentences(found)) == f"inside {FC}, in {BLOCK}"
+    assert next(sentences(found)) == "inside blocks.0.fc, in blocks.0"
     assert list(sentences(found))[1] == "taken in by Functional.relu.0.forward, Tensor.__mul__.0.forward"
 
 

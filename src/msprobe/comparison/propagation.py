@@ -12,6 +12,7 @@ from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.rows import Row
+from msprobe.format.names import ModuleName, parse
 
 _KEPT = 5
 _GROWN = 10.0
@@ -32,7 +33,7 @@ class Growth:
         start: where it begins; None where it has no size (checksums, other dtypes).
         tenfold: the first call with at least ten times that.
         largest: the largest finite one.
-        last: that of the last call that was measured.
+        last: that of the last call of the forward pass in which it begins (or of the backward pass).
         nonfinite: the first call at which NaN or an infinity stands on one side only.
         gone_after: the last call that differs, when calls after it were compared and agree; "" when the difference lasts to the end.
         agreeing: how many those are.
@@ -127,7 +128,9 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
     begins = start if sized and difference.of_values and 0.0 < start < math.inf else None
     tenfold = largest = last = None
     nonfinite, gone_after, agreeing = "", difference.call.name, 0
+    one_pass = True
     for index, call in enumerate(calls):
+        one_pass = one_pass and _is_backward(call) == _is_backward(difference.call)
         if not call.matched:
             continue
         if call.outputs is not Agreement.UNKNOWN:
@@ -141,12 +144,17 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
         if size == math.inf:
             nonfinite = nonfinite or call.name
             continue
-        last = At(call.name, size)
+        here = At(call.name, size)
+        last = here if one_pass else last
         if largest is None or size > largest.size:
-            largest = last
+            largest = here
         if tenfold is None and begins is not None and size >= _GROWN * begins:
-            tenfold = last
+            tenfold = here
     return Growth(begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing)
+
+
+def _is_backward(call: MeasuredCall) -> bool:
+    return call.parts.direction in ("backward", "parameters_grad")
 
 
 def _size(call: MeasuredCall) -> float | None:
@@ -171,11 +179,17 @@ def _size(call: MeasuredCall) -> float | None:
 def sentences(propagation: Propagation) -> Iterator[str]:
     """In words, each a line."""
     if len(propagation.parents) > 1:  # the nearest one stands in the headline
-        yield f"inside {', in '.join(propagation.parents)}"
+        yield f"inside {', in '.join(map(_path, propagation.parents))}"
     if propagation.consumers:
         more = propagation.consumer_count - len(propagation.consumers)
         yield f"taken in by {', '.join(propagation.consumers)}{f' and {more} more' if more else ''}"
     yield from _growth_sentences(propagation.growth)
+
+
+def _path(name: str) -> str:
+    """`layers.3.mlp` of a module's entry."""
+    parts = parse(name)
+    return parts.path or parts.class_name if isinstance(parts, ModuleName) else name
 
 
 def _growth_sentences(growth: Growth) -> Iterator[str]:
@@ -185,13 +199,15 @@ def _growth_sentences(growth: Growth) -> Iterator[str]:
             by = f"10 times by {growth.tenfold.call}, " if growth.tenfold != growth.largest else ""
             parts.append(f"it grows: relative size {growth.start:.2g} here, {by}largest {growth.largest.size:.2g} at {growth.largest.call}")
         else:
-            parts.append(f"it does not grow tenfold: relative size {growth.start:.2g} here, at most {growth.largest.size:.2g} later")
+            parts.append(
+                f"it does not grow tenfold: relative size {growth.start:.2g} here, at most {growth.largest.size:.2g} later, at {growth.largest.call}"
+            )
     if growth.nonfinite:
         parts.append(f"NaN or Inf on one side from {growth.nonfinite} on")
     if growth.gone_after:
         calls = "call agrees" if growth.agreeing == 1 else "calls agree"
         parts.append(f"it dies out: nothing differs after {growth.gone_after} ({growth.agreeing} later {calls})")
     elif growth.start is not None and growth.last is not None and growth.last != growth.largest:
-        parts.append(f"{growth.last.size:.2g} at the last call")
+        parts.append(f"{growth.last.size:.2g} at the last call of this pass, {growth.last.call}")
     if parts:
         yield "; ".join(parts)
