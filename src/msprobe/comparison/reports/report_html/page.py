@@ -26,6 +26,12 @@ SCRIPTS = tuple(
 )
 """In the order in which they stand in the page: each may use what those before it define."""
 
+_MARKS = {
+    "first": "first that differs",
+    "value": "first value that differs",
+    "beyond": "first beyond rounding",
+    "unmatched": "first without partner",
+}
 _NO_DIFFERENCE = "No difference beyond rounding in what both sides recorded"
 
 
@@ -110,7 +116,7 @@ def _pair(report: PairReport, number: int) -> dict[str, Any]:
         "lines": [[line.text, line.style] for line in describe(alone) if not _is_elsewhere(line)],
         "notes": list(report.notes),
         "first": page.first.get(start),
-        "blamed": sorted(set(page.first.values())),
+        "marks": {str(call): _MARKS[word] for word, call in reversed(page.first.items())} | {str(page.first.get(start)): "first difference"},
         "blocks": len(page.blocks),
         "pictures": len(page.pictures),
     }

@@ -71,8 +71,16 @@ class App {
   }
 
   refilter() {
-    this.model.filter(this._filter());
-    if (this.model.active) {
+    const model = this.model;
+    model.filter(this._filter());
+    if (model.active && !model.before) model.before = model.expanded.slice(); // what is opened for the hits is closed again afterwards
+    if (!model.active && model.before) {
+      model.expanded = model.before;
+      model.before = null;
+      if (this.view.selected >= 0) model.reveal(this.view.selected);
+      model.flatten();
+    }
+    if (model.active) {
       this.model.revealHits(2000);
       if (this.state.results.size) for (const i of this.model.hits.slice(0, 200)) this.model.expanded[i] = 1;
       this.model.flatten();
