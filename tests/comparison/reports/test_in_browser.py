@@ -193,8 +193,18 @@ def test_the_errors_of_tensors_are_drawn(browser: Browser, tmp_path: Path) -> No
 def test_nothing_differs(browser: Browser, tmp_path: Path) -> None:
     path = Net().write(tmp_path / "a")
     browser.open(page_of(path, path, tmp_path / "out"))
-    assert text(browser, "#sentence") == "✓passNo difference beyond rounding in what both sides recorded"
+    assert text(browser, "#sentence") == "✓passNo difference in what both sides recorded."
     assert text(browser, "#details h2") == "Overview"
+    nothing_went_wrong(browser)
+
+
+def test_unmatched_calls_are_no_pass(browser: Browser, tmp_path: Path) -> None:
+    target, golden = Net(dropped=("Functional.relu.0.forward",)).write(tmp_path / "t"), Net().write(tmp_path / "g")
+    browser.open(page_of(target, golden, tmp_path / "out"))
+    assert text(browser, "#sentence").startswith("◇unmatchedValues agree; ")
+    assert text(browser, "#details h2") == "◇ unmatched relu"
+    assert text(browser, "#details .note") == "Only the golden dump has this call."
+    assert text(browser, "#details .value tr.side td.faint") == "has no such value"
     nothing_went_wrong(browser)
 
 

@@ -41,7 +41,7 @@ class App {
   async goToFirst() {
     if (this.pair.first === null || this.pair.first === undefined) {
       const start = INDEX.pairs[INDEX.start];
-      return start && start !== this.pair && INDEX.differs ? this.choose(start) : this.overview();
+      return start && start !== this.pair && !INDEX.clean ? this.choose(start) : this.overview();
     }
     const first = this.pair.first;
     this.model.expanded[first] = 1;
