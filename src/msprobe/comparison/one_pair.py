@@ -36,7 +36,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
+    csv = report_csv.write_pair(output, _stem(pair), stamp, compared)
     return _report(compared, csv)
 
 

@@ -1,0 +1,82 @@
+"""The lines of the CSV as text, many at once: to the byte what the `csv` module makes of `report_csv.rows`, several times as fast.
+
+Half of a row are numbers, and Python's `repr` of eight floats takes ten times as long as orjson's. orjson spells floats with the same
+digits; where it writes an exponent otherwise (`1e-7`, `0.00001`), the text is put right afterwards.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import orjson
+
+_SMALL = re.compile(r"(?<![0-9])0\.0000([1-9])([0-9]*)")
+_NEGATIVE_EXPONENT = re.compile(r"e-([0-9])(?![0-9])")
+_POSITIVE_EXPONENT = re.compile(r"e([0-9])")
+_SPECIAL = re.compile(r'[,"\r\n]')
+_NO_NUMBER = re.compile(r'["a-df-zA-Z\[{]')
+_FORMULA = frozenset("=+-@\t\r＝＋－＠")
+
+
+def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
+    """`,`-joined numbers of each group as Python spells them; None where a group holds anything but finite floats and 64-bit integers."""
+    try:
+        text = orjson.dumps(numbers).decode()
+    except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
+        return [_spelled(group) for group in numbers]
+    if "0.0000" in text:
+        text = _SMALL.sub(_scientific, text)
+    if "e" in text:
+        text = _POSITIVE_EXPONENT.sub(r"e+\1", _NEGATIVE_EXPONENT.sub(r"e-0\1", text))
+    if _NO_NUMBER.search(text, 2) is None:
+        parts: list[str | None] = [*text[2:-2].split("],[")]
+        if len(parts) == len(numbers):
+            return parts
+    return [_spelled(group) for group in numbers]
+
+
+def _scientific(match: re.Match[str]) -> str:
+    first, rest = match.groups()
+    return f"{first}.{rest}e-05" if rest else f"{first}e-05"
+
+
+def _spelled(group: Sequence[Any]) -> str | None:
+    for value in group:
+        if type(value) is not int and (type(value) is not float or value - value != 0.0):
+            return None
+    return ",".join(map(repr, group))
+
+
+def cell(text: str) -> str:
+    """A text as a field: without control characters, so that one line of the file is one row and nothing in it commands a terminal;
+    quoted where need be."""
+    text = printable(text)
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
+
+
+def printable(value: Any) -> Any:
+    """A text without control characters; anything else as it is."""
+    if type(value) is str and not value.isprintable():
+        return "".join(c if c.isprintable() or ord(c) > 159 else c.encode("unicode_escape").decode() for c in value)
+    return value
+
+
+def harmless(text: str) -> str:
+    """A recorded text. One that a spreadsheet would run as a formula gets an apostrophe in front."""
+    return "'" + text if text and text[0] in _FORMULA else text
+
+
+def lines_of(rows: Iterator[Sequence[Any]]) -> Iterator[str]:
+    """Rows of any cells as text."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    while some := [[printable(value) for value in row] for row in islice(rows, 1000)]:
+        writer.writerows(some)
+        yield stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
