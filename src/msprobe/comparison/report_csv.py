@@ -34,6 +34,7 @@ _STACK = "NPU_Stack_Info"
 _DATA_NAME = "Data_name"
 _MISSING = ("N/A",) * 4
 _AT_ONCE = 2000
+_KEPT_STACKS = 4000
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
@@ -129,60 +130,53 @@ class _Lines:
         self._unmatched = _unmatched(compared.mode, compared.metrics)
         self._stacks = compared.stacks
         self._stack_text: dict[int, str] = {}
-        self._stack_cells: dict[str, str] = {"N/A": "N/A"}
         self._kinds: dict[tuple[str, ...], str] = {}
         self._ends: dict[tuple[bool, Verdict], str] = {}
-        # Of each row: what stands before its statistics, between them and the end of the line, and the numbers themselves.
-        self._rows: list[tuple[str, str, Measured | None]] = []
+        # Of each row: what stands before its numbers, what behind them, and whether it has any.
+        self._rows: list[tuple[str, str, bool]] = []
         self._numbers: list[tuple[Any, ...]] = []
         self._metrics: list[tuple[Any, ...]] = []
 
     def add(self, call: MeasuredCall, verdicts: Sequence[Verdict]) -> None:
         """Takes the rows of one call."""
-        stack: str | None = None
-        if self._stacks is not None:
-            stack = _stack_cell(call, self._stacks, self._stack_text)
-        kinds, ends, tensor = self._kinds, self._ends, self._mode == "tensor"
+        mode, kinds, ends, numbers = self._mode, self._kinds, self._ends, self._numbers
+        stack = "" if self._stacks is None else self._stack(call, self._stacks)
+        later = stack and ",N/A"
         for row, verdict in zip(call.rows, verdicts, strict=True):
             (ours, theirs), measure = row
             if measure is None or ours is None or theirs is None:
-                self._rows.append((next(lines_of(iter([_cells(row, verdict, self._mode, self._unmatched, stack)]))), "", None))
+                raw = None if self._stacks is None else "N/A" if stack is later else _stack_cell(call, self._stacks, {})
+                self._rows.append((",".join(map(_field, _cells(row, verdict, mode, self._unmatched, raw))) + "\n", "", False))
+                stack = later
+                continue
+            kind = (ours.dtype, theirs.dtype, ours.shape, theirs.shape, ours.requires_grad, theirs.requires_grad)
+            middle = kinds.get(kind)
+            if middle is None:
+                middle = kinds[kind] = ",".join(map(cell, kind))
+            same = ours.requires_grad == theirs.requires_grad
+            end = ends.get((same, verdict))
+            if end is None:
+                end = ends[same, verdict] = f",{same},{verdict.result},{cell(_messages(verdict))}"
+            name = _name_cell(ours.name)
+            other = name if ours.name == theirs.name else _name_cell(theirs.name)
+            if mode == "statistics":
+                self._rows.append((f"{name},{other},{middle},{','.join(measure.cells)},", f"{end}{stack}\n", True))
+                numbers.append(ours.statistics + theirs.statistics)
+            elif mode == "tensor":
+                self._rows.append((f"{name},{other},{middle},", f"{end}{stack},{cell(_data_names(ours, theirs))}\n", True))
+                numbers.append(ours.statistics + theirs.statistics)
+                self._metrics.append(measure.cells)
             else:
-                kind = (ours.dtype, theirs.dtype, ours.shape, theirs.shape, ours.requires_grad, theirs.requires_grad)
-                middle = kinds.get(kind)
-                if middle is None:
-                    middle = kinds[kind] = ",".join(map(cell, kind))
-                same = ours.requires_grad == theirs.requires_grad
-                end = ends.get((same, verdict))
-                if end is None:
-                    end = ends[same, verdict] = f",{same},{verdict.result},{cell(_messages(verdict))}"
-                name = _name_cell(ours.name)
-                other = name if ours.name == theirs.name else _name_cell(theirs.name)
-                head = f"{name},{other},{middle},"
-                if self._mode == "md5":
-                    ending = f"{end},{self._stack_cell(stack)}" if stack is not None else end
-                    self._rows.append((f"{head}{cell(measure.cells[0])},{cell(measure.cells[1])}{ending}\n", "", None))
-                    stack = None if stack is None else "N/A"
-                    continue
-                if tensor:
-                    self._metrics.append(measure.cells)
-                    ending = f"{end},{self._stack_cell(stack)}" if stack is not None else end
-                    end = f"{ending},{cell(_data_names(ours, theirs))}\n"
-                else:
-                    head = f"{head}{','.join(measure.cells)},"
-                    end = f"{end},{self._stack_cell(stack)}\n" if stack is not None else end + "\n"
-                self._rows.append((head, end, row))
-                self._numbers.append(ours.statistics + theirs.statistics)
-            if stack is not None:
-                stack = "N/A"
+                self._rows.append((f"{name},{other},{middle},{','.join(map(cell, measure.cells))}{end}{stack}\n", "", False))
+            stack = later
 
     def take(self) -> str:
         """The text of all rows since the last time."""
         numbers = iter(zip(spell(self._numbers), self._numbers, strict=True))
         metrics = iter(zip(spell(self._metrics), self._metrics, strict=True))
         parts: list[str] = []
-        for head, end, row in self._rows:
-            if row is None:
+        for head, end, has_numbers in self._rows:
+            if not has_numbers:
                 parts.append(head)
                 continue
             text, values = next(numbers)
@@ -195,10 +189,14 @@ class _Lines:
         self._rows, self._numbers, self._metrics = [], [], []
         return "".join(parts)
 
-    def _stack_cell(self, text: str) -> str:
-        found = self._stack_cells.get(text)
+    def _stack(self, call: MeasuredCall, stacks: Mapping[str, Sequence[str]]) -> str:
+        """The field of the first row of a call, with the comma before it."""
+        frames = frames_of(call.name, stacks) if call.pair.target is not None else ()
+        found = self._stack_text.get(id(frames))
         if found is None:
-            found = self._stack_cells[text] = cell(text)
+            if len(self._stack_text) > _KEPT_STACKS:
+                self._stack_text.clear()
+            found = self._stack_text[id(frames)] = "," + (cell(repr(list(frames))) if frames else "N/A")
         return found
 
 
