@@ -19,25 +19,34 @@ _SMALL = re.compile(r"(?<![0-9])0\.0000([1-9])([0-9]*)")
 _NEGATIVE_EXPONENT = re.compile(r"e-([0-9])(?![0-9])")
 _POSITIVE_EXPONENT = re.compile(r"e([0-9])")
 _SPECIAL = re.compile(r'[,"\r\n]')
-_NO_NUMBER = re.compile(r'["a-df-zA-Z\[{]')
+_NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
+_NUMBERS = frozenset({float, int})
 _FORMULA = frozenset("=+-@\t\r＝＋－＠")
 
 
 def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
-    """`,`-joined numbers of each group as Python spells them; None where a group holds anything but finite floats and 64-bit integers."""
+    """`,`-joined numbers of each group as Python spells them; None where a group holds anything but finite floats and integers."""
+    text = _dumped(numbers)
+    if text is not None and _NO_NUMBER.search(text) is None and text.count("[") == len(numbers) + 1:
+        return [*text[2:-2].split("],[")] if numbers else []
+    plain = [index for index, group in enumerate(numbers) if _NUMBERS.issuperset(map(type, group))]
+    text = _dumped([numbers[index] for index in plain])
+    if text is None:
+        return [_spelled(group) for group in numbers]
+    found: list[str | None] = [None] * len(numbers)
+    for index, part in zip(plain, text[2:-2].split("],["), strict=False):
+        found[index] = None if "n" in part else part  # null: NaN or an infinity
+    return found
+
+
+def _dumped(numbers: Sequence[Sequence[Any]]) -> str | None:
     try:
         text = orjson.dumps(numbers).decode()
     except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
-        return [_spelled(group) for group in numbers]
+        return None
     if "0.0000" in text:
         text = _SMALL.sub(_scientific, text)
-    if "e" in text:
-        text = _POSITIVE_EXPONENT.sub(r"e+\1", _NEGATIVE_EXPONENT.sub(r"e-0\1", text))
-    if _NO_NUMBER.search(text, 2) is None:
-        parts: list[str | None] = [*text[2:-2].split("],[")]
-        if len(parts) == len(numbers):
-            return parts
-    return [_spelled(group) for group in numbers]
+    return _POSITIVE_EXPONENT.sub(r"e+\1", _NEGATIVE_EXPONENT.sub(r"e-0\1", text)) if "e" in text else text
 
 
 def _scientific(match: re.Match[str]) -> str:
