@@ -11,9 +11,13 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _SMALL = re.compile(r"(?<![0-9])0\.0000([1-9])([0-9]*)")
 _NEGATIVE_EXPONENT = re.compile(r"e-([0-9])(?![0-9])")
@@ -39,9 +43,19 @@ def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
     return found
 
 
-def _dumped(numbers: Sequence[Sequence[Any]]) -> str | None:
+def spell_array(numbers: npt.NDArray[np.float64], unit: str = "") -> list[str]:
+    """`,`-joined numbers of each row of a two-dimensional array, all finite, each with `unit` behind it."""
+    text = _dumped(numbers, orjson.OPT_SERIALIZE_NUMPY)
+    if not text or not len(numbers):
+        return []
+    if unit:
+        text = text.replace(",", f"{unit},").replace(f"]{unit},[", f"{unit}],[").replace("]]", f"{unit}]]")
+    return text[2:-2].split("],[")
+
+
+def _dumped(numbers: Any, option: int = 0) -> str | None:
     try:
-        text = orjson.dumps(numbers).decode()
+        text = orjson.dumps(numbers, option=option).decode()
     except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
         return None
     if "0.0000" in text:
