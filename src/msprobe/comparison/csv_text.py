@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _SMALL = re.compile(r"(?<![0-9])0\.0000([1-9])([0-9]*)")
-_NEGATIVE_EXPONENT = re.compile(r"e-([0-9])(?![0-9])")
-_POSITIVE_EXPONENT = re.compile(r"e([0-9])")
+_POSITIVE_EXPONENT = re.compile(r"e[0-9]")
 _SPECIAL = re.compile(r'[,"\r\n]')
 _NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
 _NUMBERS = frozenset({float, int})
@@ -60,7 +59,12 @@ def _dumped(numbers: Any, option: int = 0) -> str | None:
         return None
     if "0.0000" in text:
         text = _SMALL.sub(_scientific, text)
-    return _POSITIVE_EXPONENT.sub(r"e+\1", _NEGATIVE_EXPONENT.sub(r"e-0\1", text)) if "e" in text else text
+    if "e" in text:
+        for digit in "6789":  # of one-digit exponents only these are written as such
+            text = text.replace(f"e-{digit},", f"e-0{digit},").replace(f"e-{digit}]", f"e-0{digit}]")
+        if _POSITIVE_EXPONENT.search(text) is not None:
+            text = _POSITIVE_EXPONENT.sub(lambda match: f"e+{match[0][1]}", text)
+    return text
 
 
 def _scientific(match: re.Match[str]) -> str:
