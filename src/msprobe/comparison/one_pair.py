@@ -12,6 +12,7 @@ from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_names
@@ -59,6 +60,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     shifted = gradient_slots.shifted(pairs)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
+    if mode != "md5":
+        measured = weigh(measured, sampled=mode == "statistics")
     notes: list[str] = [unlike] if unlike else []
     if target.level != golden.level:
         notes.append(
