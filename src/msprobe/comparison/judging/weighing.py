@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, summarise
+from msprobe.comparison.judging.absent import excuse
 from msprobe.comparison.judging.backward import expected_gradient
 from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
@@ -45,6 +46,7 @@ class _Weighing:
         self._module_calls: dict[str, MeasuredCall] = {}
         self._seen: dict[_Seen, Measure] = {}
         self._ambient = 0.0
+        self._parted = False  # from here on small differences may follow from a real one, and excuse nothing
 
     def call(self, call: MeasuredCall) -> MeasuredCall:
         if call.matched and any(row.measure is not None and row.measure.agreement > Agreement.SAME for row in call.rows):
@@ -67,7 +69,7 @@ class _Weighing:
             target = row.pair.target
             if target is not None and target.role in ("output", "parameters_grad") and _is_open(row):
                 measures[index] = self._went_out(call, row, sources)
-        return summarise(call.pair, measures)
+        return summarise(call.pair, excuse(call.parts, rows, measures))
 
     def _came_in(self, row: Measured) -> Measure:
         ours, theirs = row.pair
@@ -97,7 +99,7 @@ class _Weighing:
         if sources.kind is None or sources.incomplete:
             allowance = max(allowance, self._unrecorded(ours, theirs))
         weighed = self._decided(ours, theirs, measure, allowance)
-        if weighed.agreement is Agreement.ROUNDING:
+        if weighed.agreement is Agreement.ROUNDING and not self._parted:
             self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * rounding_of(ours.dtype, theirs.dtype)))
         return weighed
 
@@ -111,6 +113,7 @@ class _Weighing:
     def _decided(self, ours: Row | None, theirs: Row | None, measure: Measure, allowance: float) -> Measure:
         assert ours is not None and theirs is not None
         agreement = Agreement.ROUNDING if measure.size <= allowance else Agreement.DIFFERENT
+        self._parted = self._parted or agreement is Agreement.DIFFERENT
         decided = measure._replace(agreement=agreement, expected=allowance)
         self._seen[_identity(ours, theirs)] = decided
         return decided
