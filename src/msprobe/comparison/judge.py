@@ -55,6 +55,8 @@ INPUT = "error: The input differs although no call before it gave a difference."
 INPUT_FOLLOWS = "warning: follows: The input differs, as something before it does."
 INPUT_OVERWRITTEN = "warning: The input differs; the call overwrites it, so it may never have held a value."
 PARAMETER = "error: The parameter differs."
+SAVED = "error: The saved value differs."
+SAVED_SLIGHT = "warning: The saved value differs by more than rounding."
 GRADIENT = "error: The gradient differs although everything before it agrees."
 GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it do."
 CHECKSUM_FOLLOWS = "follows: Something before it differs."
@@ -263,6 +265,8 @@ def _value_rule(ours: Row, theirs: Row, measure: Measure, context: _Context) -> 
     if context.came_in is Agreement.DIFFERENT or context.call.outputs is Agreement.UNKNOWN:
         return OUTPUT_FOLLOWS
     bound = slight_of(ours.dtype, theirs.dtype)
+    if context.call.parts.direction == "debug":
+        return SAVED if context.starts or bound == 0 or measure.size > bound else SAVED_SLIGHT
     if context.starts or measure.size > bound > 0:
         return OUTPUT
     if bound == 0:  # integers, bool, plain values: a rounded input may move an argmax, equal inputs may not
