@@ -9,7 +9,6 @@ from msprobe.comparison.headline import headline
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.reasons import joined
 
-
 BLIND = (
     "  Max, Min, Mean and Norm do not show everything: the same values in another order (a transposed weight, a permuted batch) have the"
     " same four; summary_mode md5 or task tensor tells them apart"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
-from pytorch.capturing import forget_debugger
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
+from pytorch.capturing import forget_debugger
 
 WORDS, LENGTH, BATCH = 48, 12, 2
 SIZES: dict[str, Any] = {
@@ -77,7 +76,7 @@ def record(directory: Path, model: nn.Module, step: Step = train, *, level: str 
     forget_debugger()
     config = directory.with_suffix(".json")
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text('{"task": "%s", "level": "%s", "dump_path": "%s"}' % (task, level, directory))
+    config.write_text(json.dumps({"task": task, "level": level, "dump_path": str(directory)}))
     debugger = PrecisionDebugger(config_path=str(config))
     torch.manual_seed(3)
     debugger.start(model)

@@ -72,9 +72,10 @@ def _bilinear(came: Sequence[Value], output: Value, step: float) -> float:
     if len(came) < 2:
         return came[0].error
     # addmm and baddbmm have what is added in front
-    pair = came[1:3] if len(came) > 2 and came[0].shape == output.shape else came[:2]
-    rest = [value for value in came if value not in pair]
-    return combined([product_of_sums(*pair, output, step), additive(rest, output)])
+    first = 1 if len(came) > 2 and came[0].shape == output.shape else 0
+    left, right = came[first], came[first + 1]
+    rest = [value for value in came if value is not left and value is not right]
+    return combined([product_of_sums(left, right, output, step), additive(rest, output)])
 
 
 def product_of_sums(a: Value, b: Value, output: Value, step: float) -> float:
