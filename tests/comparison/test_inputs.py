@@ -125,7 +125,7 @@ def test_a_broken_rank_is_named_and_the_rest_compared(tmp_path: Path) -> None:
     assert [report.pair.label for report in outcome.reports] == ["rank2"]
     assert outcome.exit_code == 2
     assert "is cut off" in outcome.failures[0].message and outcome.failures[0].pair.label == "rank0"
-    assert outcome.plan.problems == (f"{tmp_path}/b/rank1 of the golden dump has no dump.json",)
+    assert outcome.plan.problems == (f"{tmp_path}/b/rank1 of the golden dump has no dump.json or debug.json",)
 
 
 def test_results_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_what_cannot_be_compared_is_said_in_one_sentence(make: object, message: 
 
 def test_an_empty_directory(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(UsageError, match=r"holds no dump: no dump\.json, rank\*, proc\* or step\* in it"):
+    with pytest.raises(UsageError, match=r"holds no dump: no dump\.json, debug\.json, rank\*, proc\* or step\* in it"):
         make_plan(tmp_path / "a", tmp_path / "a")
 
 

@@ -40,9 +40,9 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line("  It is a communication: the difference may have come from another rank.")
     for ours, theirs in difference.call.pair.rows:
         if theirs is None and ours is not None:
-            yield Line(f"  {ours.key}: in the target only")
+            yield Line(f"  {ours.key or ours.name}: in the target only")
         elif ours is None and theirs is not None:
-            yield Line(f"  {theirs.key}: in the golden dump only")
+            yield Line(f"  {theirs.key or theirs.name}: in the golden dump only")
     if not difference.of_values and difference.dtypes is None:  # not the same call, or no value that differs
         return
     for row in difference.rows[:_SHOWN_ROWS]:
@@ -64,9 +64,9 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     kind = ours.dtype if (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape) else f"{ours.dtype} {ours.shape}, golden {theirs.dtype}"
     shape = theirs.shape if kind != ours.dtype else ours.shape
     if ours.kind != "tensor" or theirs.kind != "tensor":
-        yield Line(f"  {ours.key}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
+        yield Line(f"  {ours.key or ours.name}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
         return
-    yield Line(f"  {ours.key} ({kind} {shape})")
+    yield Line(f"  {ours.key or ours.name} ({kind} {shape})")
     if mode == "md5":
         yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
         return

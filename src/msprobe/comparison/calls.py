@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msprobe.comparison.match import CallPair, RowPair
 from msprobe.comparison.measure import Agreement, Measure
-from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.names import EntryName, gradient_of, parse
 from msprobe.comparison.rows import Row
 
 UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_with_format"})
@@ -149,7 +149,11 @@ def execution_order(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
 
     dump.json has that order, but for one thing: the gradients of a module's parameters may stand before the module's own backward entry,
     which tells whether what came into that backward pass agreed. They are moved behind it.
+
+    debug.json has gradients beside the values they belong to; they came after all values, the last saved value's first.
     """
+    if calls and all(call.parts.direction == "debug" for call in calls):
+        return _values_then_gradients(calls)
     last: dict[str, int] = {}
     for index, call in enumerate(calls):
         if call.parts.is_module and call.parts.direction == "backward":
@@ -165,3 +169,13 @@ def execution_order(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
         if waiting and direction == "backward" and call.parts.is_module:
             ordered.extend(waiting.pop(base, ()))
     return ordered
+
+
+def _values_then_gradients(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
+    values: list[MeasuredCall] = []
+    gradients: list[MeasuredCall] = []
+    names: set[str] = set()
+    for call in calls:
+        (gradients if gradient_of(call.name) in names else values).append(call)
+        names.add(call.name)
+    return [*values, *reversed(gradients)]

@@ -100,7 +100,7 @@ def _level(path: Path, side: str) -> Level:
             return "root"
     except OSError as error:
         raise UsageError(f"the {side} path {path} cannot be read: {error.strerror}") from None
-    raise UsageError(f"the {side} path {path} holds no dump: no {layout.DUMP}, rank*, proc* or step* in it")
+    raise UsageError(f"the {side} path {path} holds no dump: no {layout.DUMP}, {layout.DEBUG}, rank*, proc* or step* in it")
 
 
 def _dump_file(directory: Path) -> Path | None:
@@ -190,9 +190,11 @@ class _Planner:
     def leaf(self, target: Path, golden: Path, number: int | None) -> None:
         files: list[Path] = []
         for side, directory in (("target", target), ("golden dump", golden)):
-            found = _dump_file(directory)
+            both = (name for name in (layout.DUMP, layout.DEBUG) if (target / name).is_file() and (golden / name).is_file())
+            common = next(both, None)
+            found = directory / common if common else _dump_file(directory)
             if found is None:
-                self.problems.append(f"{directory} of the {side} has no {layout.DUMP}")
+                self.problems.append(f"{directory} of the {side} has no {layout.DUMP} or {layout.DEBUG}")
             else:
                 files.append(found)
         if len(files) == 2:

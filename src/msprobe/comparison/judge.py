@@ -51,6 +51,8 @@ INPUT = "error: The input differs although no call before it gave a difference."
 INPUT_FOLLOWS = "warning: The input differs."
 INPUT_OVERWRITTEN = "warning: The input differs; the call overwrites it, so it may never have held a value."
 PARAMETER = "error: The parameter differs."
+SAVED = "error: The saved value differs."
+SAVED_SLIGHT = "warning: The saved value differs by more than rounding."
 GRADIENT = "error: The gradient differs although everything before it agrees."
 GRADIENT_FOLLOWS = "warning: The gradient differs, as values before it do."
 MEMORY = "not compared: the call returns uninitialised memory."
@@ -235,6 +237,8 @@ def _value_rule(ours: Row, theirs: Row, measure: Measure, context: _Context) -> 
     if context.came_in is Agreement.DIFFERENT or context.call.outputs is Agreement.UNKNOWN:
         return OUTPUT_FOLLOWS
     bound = slight_of(ours.dtype, theirs.dtype)
+    if context.call.parts.direction == "debug":
+        return SAVED if context.starts or bound == 0 or measure.size > bound else SAVED_SLIGHT
     if context.starts or measure.size > bound > 0:
         return OUTPUT
     if bound == 0:  # integers, bool, plain values: a rounded input may move an argmax, equal inputs may not

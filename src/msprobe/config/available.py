@@ -28,10 +28,6 @@ def _among(*values: str) -> Callable[[Any], bool]:
     return lambda value: any(item in values for item in (value if isinstance(value, tuple) else (value,)))
 
 
-def _is_set(value: Any) -> bool:
-    return value is not None
-
-
 NOT_YET: tuple[Row, ...] = (
     Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
     Row("task", _among("acc_check"), "task acc_check"),

@@ -122,7 +122,9 @@ def _source_id(value: Any) -> int | None:
 
 
 SourceId: TypeAlias = Annotated[
-    int | None, PlainValidator(_source_id), WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, {"type": "null"}]})
+    int | None,
+    PlainValidator(_source_id),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, {"type": "null"}]}),
 ]
 
 

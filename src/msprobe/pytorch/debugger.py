@@ -58,6 +58,9 @@ def _forget_in_child() -> None:
     if tokens is not None:
         tokens.forget()
     session.recorder.step = session.step = None
+    override, session.override = session.override, None
+    if override is not None:
+        override.forget()
     if window is not None:
         window.close()
 

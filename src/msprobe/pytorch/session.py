@@ -29,6 +29,7 @@ from msprobe.pytorch.dump.step_record import StepRecord, Tally
 from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
+from msprobe.pytorch.load.override import Override
 from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
@@ -76,6 +77,8 @@ class Session:
         self.pool: TensorPool | None = None
         self.earlier: EarlierDump | None = None
         """The dump that the run is compared with while it runs."""
+        self.override: Override | None = None
+        """Replaces inputs of modules, where the configuration has `load`."""
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
@@ -83,9 +86,12 @@ class Session:
     def use(self, config: Config) -> None:
         """Make everything that follows from the configuration alone; nothing is changed if that fails."""
         earlier = earlier_dump(config, self.earlier)
+        override = self.override
+        if override is None or override.load != config.load:
+            override = Override(config.load, directory=self._directory) if config.load is not None else None
         uses_apis = config.level in ("L1", "mix")
         self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
-        self.earlier = earlier
+        self.earlier, self.override = earlier, override
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
         self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
         saves = config.task == "tensor" or bool(config.section.tensor_list)
@@ -106,9 +112,9 @@ class Session:
             self.enabled = enabled
             different = changes(self.config, changed)
             if different:
-                since = self.number if self.step is None else self.number + 1
+                since = self.number + 1 if self._in_step else self.number
                 logger.info(f"{changed.source} has changed: {', '.join(different)}; this holds from step {since} on")
-        if self._next is not None and self.step is None:
+        if self._next is not None and not self._in_step:
             new, self._next = self._next, None
             try:
                 self.use(new)
@@ -116,47 +122,58 @@ class Session:
             except MsprobeException as error:
                 logger.warning(f"{new.source} has changed, and cannot be used; recording goes on as before:\n{error}")
 
+    @property
+    def _in_step(self) -> bool:
+        """Whether the running step has begun to record or to load."""
+        return self.step is not None or (self.override is not None and self.override.in_step)
+
     def start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
         if self.config is self._first:
-            _check_model(model, self.config.level)
+            _check_model(model, self.config)
         if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
             raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
         tokens = checked_range(model, token_range) if token_range is not None else None
-        if self.window is not None or self.tokens is not None or os.getpid() != self.pid:
+        on = self.window is not None or self.tokens is not None or (self.override is not None and self.override.on)
+        if on or os.getpid() != self.pid:
             return
-        config = self.config
         began = perf_counter()
         if self.live.watched:
             self.look_at_file()
-            if not self.enabled:
-                return
-            config = self.config
+        rank = current_rank() if rank_id is None else rank_id
+        records = self._selects(rank)
+        loads = self.override is not None and self.override.wants(self.number, rank)
+        if not (records or loads) or (self.config is not self._first and not self._has_model(model)):
+            return
+        log.set_rank(rank)
+        if tokens is None:
+            self.open(model, rank, began, records, loads)
+        else:
+            begin, end = (lambda: self.open(model, rank, None, records, loads)), self.close
+            self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
+            self.tokens.start()
+
+    def _selects(self, rank: int | None) -> bool:
+        """Whether this step is recorded on this rank; what `load` replaces does not depend on it."""
+        config = self.config
+        if not self.enabled or not config.records:
+            return False
         if config.step and self.step is None and self.number not in config.step:
             self.why_nothing = "start() was called in none of these"
-            return
+            return False
         if self.earlier is not None and self.earlier.ended:
-            return
-        rank = current_rank() if rank_id is None else rank_id
-        log.set_rank(rank)
+            return False
         if config.rank and rank not in config.rank:
             self.why_nothing, self.unselected = _NO_RANK, rank
             if rank is None and not self.told_rank:
                 self.told_rank = True
                 logger.warning(f'{_NO_RANK}, so nothing is recorded; leave "rank" empty')
-            return
-        if config is not self._first and not self._has_model(model):
-            return
-        if tokens is None:
-            self.open(model, rank, began)
-        else:
-            begin, end = (lambda: self.open(model, rank)), self.close
-            self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
-            self.tokens.start()
+            return False
+        return True
 
     def _has_model(self, model: Model | None) -> bool:
         """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
         try:
-            _check_model(model, self.config.level)
+            _check_model(model, self.config)
         except UsageError as error:
             if not self.told_model:
                 self.told_model = True
@@ -170,9 +187,13 @@ class Session:
         with self.lock:
             contained(action, self)
 
-    def open(self, model: Model | None, rank: int | None, began: float | None = None) -> None:
-        """Recording is on from here; `began` is when start() was called."""
+    def open(self, model: Model | None, rank: int | None, began: float | None = None, records: bool = True, loads: bool = False) -> None:
+        """Recording is on from here, or the replacement of inputs, or both; `began` is when start() was called."""
         began = perf_counter() if began is None else began
+        if loads and self.override is not None:
+            self.override.start(model, self.number, rank)  # first: its hooks stand before the recorder's, which see what it has replaced
+        if not records:
+            return
         config = self.config
         if self.step is None:
             if self.place is None or self.place.rank != rank or self.place.root != self.root:
@@ -195,8 +216,14 @@ class Session:
         window = self.window
         if window is None:
             remove_stale_modes()
-        if window is None or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
             return
+        if window is not None:
+            self._close(window)
+        if self.override is not None:
+            self.override.stop()
+
+    def _close(self, window: Window) -> None:
         began = perf_counter()
         window.close()
         self.window = None
@@ -222,6 +249,11 @@ class Session:
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             self.end_step()
+        elif not self.config.records:
+            if self.override is not None and self.override.began:
+                self.override.end_step()
+            else:
+                logger.warning(f"[load] nothing was replaced: {self.number} steps were ended, and start() came in none to load in")
         elif waiting or self.ended:
             return  # what became of the range of tokens has been told
         elif not self.enabled:
@@ -238,7 +270,11 @@ class Session:
         remove_stale_modes()
         step, self.step = self.step, None
         self.number += 1
-        if step is None or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
+            return
+        if self.override is not None:
+            self.override.end_step()
+        if step is None:
             return
         late = sum(tally.take_late() for tally in self.ended)
         late_rank.close_step(step, self.place, late)
@@ -250,12 +286,13 @@ class Session:
             logger.info(f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded')
 
 
-def _check_model(model: Model | None, level: str) -> None:
-    """Raise UsageError if start() was not given the model that a level needs."""
-    if level == "L1":
+def _check_model(model: Model | None, config: Config) -> None:
+    """Raise UsageError if start() was not given the model that a configuration needs."""
+    if config.level == "L1" and config.load is None:
         return
     if model is None:
-        raise UsageError(f'start(model): model is missing; level "{level}" records modules and needs it')
+        why = "load replaces inputs of modules" if config.load is not None else f'level "{config.level}" records modules'
+        raise UsageError(f"start(model): model is missing; {why} and needs it")
     checked_models(model)
 
 
@@ -272,6 +309,8 @@ def contained(action: Callable[[], None], session: Session) -> None:
             if session.window is not None:
                 session.window.close()
             session.window = session.recorder.step = None
+            if session.override is not None:
+                session.override.forget()
             tokens, session.tokens = session.tokens, None
             if tokens is not None:
                 tokens.forget()
