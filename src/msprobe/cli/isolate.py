@@ -18,7 +18,9 @@ from msprobe.cli.errors import EXIT_FOUND, EXIT_OK
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("--golden", required=True, type=Path, metavar="DUMP", help="root of the golden dump (with step* inside)")
-    parser.add_argument("-o", "--output", default=Path("./isolate"), type=Path, metavar="DIR", help="where all of it goes (default ./isolate)")
+    parser.add_argument(
+        "-o", "--output", default=Path("./isolate"), type=Path, metavar="DIR", help="where the results go (default ./isolate)"
+    )
     parser.add_argument("--step", type=_step, metavar="N", help="the golden step to use (default: its first)")
     parser.add_argument("--halve", action="store_true", help="halve the list of module calls even where one run decides")
     parser.add_argument("--resume", action="store_true", help="go on with the search in DIR that was interrupted")
@@ -40,9 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from msprobe.isolation.words import details
 
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
-    options = Options(
-        arguments.golden, command, arguments.output, arguments.step, arguments.halve, arguments.resume, arguments.to_the_end
-    )
+    options = Options(arguments.golden, command, arguments.output, arguments.step, arguments.halve, arguments.resume, arguments.to_the_end)
     result = isolate(options, lambda line: show([line]))
     lines = [Line(""), Line(result.sentence, "bad" if result.found else "good"), *details(result.verdict)]
     lines += [Line(f"note: {note}", "dim") for note in result.notes]

@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `code` is negative for the signal that killed it; `last_words`: the last line that it wrote to standard error."""
+    """How a command ended. `code` is negative for the signal that killed it; `last_words`: the last line of its standard error."""
 
     code: int
     last_words: str

@@ -11,7 +11,7 @@ from msprobe.format import isolation
 from msprobe.isolation.child import Ended
 from msprobe.isolation.golden import Golden
 
-_LINES = "it needs the lines `debugger = PrecisionDebugger(config_path=...)`, `debugger.start(model)`, `debugger.stop()` and `debugger.step()`"
+_LINES = "it needs the lines `debugger = PrecisionDebugger(...)`, `debugger.start(model)`, `debugger.stop()` and `debugger.step()`"
 
 
 @dataclass

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,9 @@ def _difference(row: Measured) -> Difference | None:
 
 
 def _of_tensors(key: str, measure: Measure, dtype: str, golden_dtype: str) -> Difference:
-    how = "NaN or infinities at other places" if math.isinf(measure.size) else f"max abs diff {measure.max_abs:.3g}, relative {measure.size:.3g}"
+    how = f"max abs diff {measure.max_abs:.3g}, relative {measure.size:.3g}"
+    if math.isinf(measure.size):
+        how = "NaN or infinities at other places"
     if dtype.removeprefix("torch.") != golden_dtype.removeprefix("torch."):
         how += f"; {dtype.removeprefix('torch.')}, golden {golden_dtype.removeprefix('torch.')}"
     return Difference(key, how, measure.size <= slight_of(dtype, golden_dtype))
@@ -299,9 +301,10 @@ def _backward(compared: Compared) -> str:
         if call.parts.direction not in ("backward", "parameters_grad") or not call.matched:
             continue
         if call.inputs is not Agreement.DIFFERENT and call.outputs is Agreement.DIFFERENT:
-            found: Iterable[Difference | None] = map(_difference, call.rows)
-            shown = [f"{difference.key} ({difference.how})" for difference in found if difference is not None]
-            return f"{call.name}: {', '.join(shown[:3])}"
+            found = (difference for row in call.rows if (difference := _difference(row)) is not None)
+            shown = [f"{difference.key} ({difference.how})" for difference in found if not difference.slight]
+            if shown:
+                return f"{call.name}: {', '.join(shown[:3])}"
     return ""
 
 

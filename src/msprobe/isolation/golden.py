@@ -93,8 +93,8 @@ def open_golden(path: Path, step: int | None) -> Golden:
     if not ranks and len(found) > 1:
         listed = ", ".join(directory.name for directory in found)
         raise UsageError(
-            f"--golden {path}: step{chosen} holds {len(found)} proc* directories ({listed}), of several processes or runs: which of them is "
-            "meant cannot be known; record one run, or one with ranks, into a dump_path of its own"
+            f"--golden {path}: step{chosen} holds {len(found)} proc* directories ({listed}), of several processes or runs: which of them "
+            "is meant cannot be known; record one run, or one with ranks, into a dump_path of its own"
         )
     return Golden(root, chosen, {directory.name: _rank(directory) for directory in found})
 
@@ -109,7 +109,7 @@ def _root_above(directory: Path) -> Path | None:
 def _rank(directory: Path) -> GoldenRank:
     dump = reader.read_dump(directory)
     if dump.task != "tensor":
-        raise UsageError(f'{dump.path} was recorded with task "{dump.task}": it has no tensors that could be given to modules; {_RECORD_ONE}')
+        raise UsageError(f'{dump.path} was recorded with task "{dump.task}": it has no tensors to give to modules; {_RECORD_ONE}')
     if dump.level == "L1":
         raise UsageError(f'{dump.path} was recorded at level "L1", which knows no modules; {_RECORD_ONE}')
     if dump.framework not in (None, "pytorch"):

@@ -12,13 +12,13 @@ from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import isolation
 from msprobe.isolation import child, words
 from msprobe.isolation.child import Ended
-from msprobe.isolation.evidence import Evidence, beyond_slight, gather, output_of
 from msprobe.isolation.events import Progress, progress
+from msprobe.isolation.evidence import Evidence, beyond_slight, gather, output_of
 from msprobe.isolation.golden import Golden, open_golden
 from msprobe.isolation.halving import at_most, smallest
 from msprobe.isolation.plain_run import settle
 from msprobe.isolation.record import Kind, Outcome, Record, Run, subject
-from msprobe.isolation.verdict import Verdict, judge, over_ranks
+from msprobe.isolation.verdict import Suspect, Verdict, judge, over_ranks
 
 _PLAN = "orders.json"
 _LOG = "output.log"
@@ -82,7 +82,7 @@ def isolate(options: Options, say: Callable[[Line], None]) -> Result:
         {
             "sentence": result.sentence,
             "found": result.found,
-            "suspects": [_plain(suspect) for suspect in result.verdict.suspects],
+            "suspects": [_as_json(suspect) for suspect in result.verdict.suspects],
             "undecided": [asdict(item) for item in result.verdict.undecided],
             "not compared": list(result.verdict.unknown),
             "notes": list(result.notes),
@@ -157,7 +157,10 @@ class _Search:
         self.say(Line(f"run {number}/{self.limit}: {_given(given, self.count)}", "dim"))
         ended = child.run(self.options.command, {isolation.VARIABLE: str(place / _PLAN)}, place / _LOG)
         done = progress(place / isolation.EVENTS, self.golden, ended)
-        outcome, text = ("crashed", f"the script fails ({_how_ended(ended)})") if done.failed else judged(done)
+        outcome: Outcome = "crashed"
+        text = f"the script fails ({_how_ended(ended)})"
+        if not done.failed:
+            outcome, text = judged(done)
         run = Run(number, kind, given, outcome, ended.how, ended.last_words, text)
         self.record.add(run)
         self._tell(run)
@@ -202,9 +205,11 @@ class _Search:
         if verdict.suspects:
             self.notes.append("a run with nothing given ends right all the same")
             return self._finish(words.in_one_sentence(verdict), verdict, True)
-        backward = next((item.backward for item in plain if item.backward), "") or next((item.backward for item in evidence if item.backward), "")
+        backward = next((item.backward for item in (*plain, *evidence) if item.backward), "")
         if backward:
-            sentence = f"every forward call is right, and gradients are not; the first that differs although what came into it is right: {backward}"
+            sentence = (
+                f"every forward call is right, and gradients are not; the first that differs though what came into it is right: {backward}"
+            )
             return self._finish(sentence, verdict, True)
         if verdict.unknown:
             return self._finish(f"nothing is wrong in what could be compared; {len(verdict.unknown)} values could not be", verdict, False)
@@ -216,7 +221,8 @@ class _Search:
     def _halve(self, verdict: Verdict, ends: dict[str, str], all_given: Progress) -> Result:
         still = self._wrong_now(all_given, ends)
         if still:
-            sentence = words.in_one_sentence(verdict) or f"with all inputs given {still} is still wrong: the fault lies behind the last module call"
+            behind = f"with all inputs given {words.short(still)} is still wrong: the fault lies behind the last module call"
+            sentence = words.in_one_sentence(verdict) or behind
             self.notes.append("there is nothing to halve: even with all inputs given the end is wrong")
             return self._finish(sentence, verdict, True)
         calls = self._longest()
@@ -224,19 +230,21 @@ class _Search:
         def right(count: int) -> bool:
             def judged(done: Progress) -> tuple[Outcome, str]:
                 if self._wrong_now(done, ends):
-                    return "wrong", f"wrong after it -> the fault lies behind {calls[count - 1]}"
-                return "right", f"right after it -> the fault lies before the input of {calls[count - 1]}"
+                    return "wrong", f"wrong after it -> the fault lies behind {words.short(calls[count - 1])}"
+                return "right", f"right after it -> the fault lies before the input of {words.short(calls[count - 1])}"
 
             return self._run("first", count, judged, tuple(sorted(ends)))[0].outcome == "right"
 
         first_right = smallest(self.count, right)
-        here = calls[first_right - 1]
+        here = words.short(calls[first_right - 1])
         if first_right == 1:
             where = f"before {here}, the first call, or {here} changes its input in place"
         else:
-            before = calls[first_right - 2]
-            where = f"behind the input of {before} and before the input of {here}: {before}, the code up to {here}, or an input that {here} changes"
-        halved = f"halving: the fault lies {where} (with the inputs of the first {first_right} calls given the end is right, with fewer wrong)"
+            before = words.short(calls[first_right - 2])
+            where = f"behind the input of {before}: in it, in the code from there to {here}, or {here} changes its input in place"
+        halved = (
+            f"halving: the fault lies {where} (with the inputs of the first {first_right} calls given the end is right, with fewer wrong)"
+        )
         if verdict.suspects:
             self.notes.append(halved)
         return self._finish(words.in_one_sentence(verdict) or halved, verdict, True)
@@ -257,9 +265,10 @@ class _Search:
 
         first_failing = smallest(self.count, fails)
         verdict = self._judged_so_far(kept[first_failing - 1], first_failing - 1) if first_failing - 1 in kept else Verdict()
+        guilty = words.short(self._longest()[first_failing - 1])
         sentence = (
-            f"giving {self._longest()[first_failing - 1]} its golden inputs makes the script fail ({_how(run)}); with the inputs of the "
-            f"{first_failing - 1} calls before it given it does not"
+            f"the script fails ({_how(run)}) when {guilty} gets its golden inputs; with those of the {first_failing - 1} calls before it "
+            "given it does not"
         )
         if verdict.suspects:
             self.notes.append(sentence)
@@ -318,7 +327,7 @@ def _how_ended(ended: Ended) -> str:
     return f"{ended.how}: {ended.last_words}" if ended.last_words else ended.how
 
 
-def _plain(suspect: Any) -> dict[str, Any]:
+def _as_json(suspect: Suspect) -> dict[str, Any]:
     """A suspect as JSON, with its sentence."""
     content = asdict(suspect)
     for name in ("frame", "frame_before"):

@@ -121,7 +121,12 @@ class Record:
             shutil.rmtree(self.place(number), ignore_errors=True)
 
 
-_WORDS = {"golden": "the golden dump", "command": "the command", "directory": "the working directory", "files": "a file that the command names"}
+_WORDS = {
+    "golden": "the golden dump",
+    "command": "the command",
+    "directory": "the working directory",
+    "files": "a file that the command names",
+}
 
 
 def _changed(before: dict[str, Any], now: dict[str, Any]) -> str:

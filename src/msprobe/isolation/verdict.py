@@ -1,7 +1,7 @@
 """From what a run says of each call to what is wrong: pure logic, no files.
 
-Every call worked on golden inputs, so what is wrong at a call has its reason in the call itself (its code, its parameters, its arguments), in a
-call inside it, or, for what arrives at a call, in the code around it: in the calls of the same module that ran before, or between them.
+Every call worked on golden inputs, so what is wrong at a call has its reason in the call itself (its code, its parameters, its arguments)
+or in a call inside it; for what arrives at a call, in the code around it: in the calls that it made before, or between them.
 """
 
 from __future__ import annotations

@@ -14,29 +14,40 @@ _SHOWN_VALUES = 4
 _SHOWN_CALLS = 6
 
 
+def short(call: str) -> str:
+    """`fc1 (Linear)` for `Module.fc1.Linear.forward.0`, with its number where it is not the module's first call."""
+    parts = names.parse(call)
+    if not isinstance(parts, names.ModuleName):
+        return call
+    number = f", call {parts.count}" if parts.count else ""
+    return f"{parts.path} ({parts.class_name}{number})" if parts.path else f"{parts.class_name}{number}"
+
+
 def sentence(suspect: Suspect) -> str:
     """What is wrong, in one sentence without its place."""
     keys = listed([difference.key for difference in suspect.differences])
-    verb = "differs" if len(suspect.differences) == 1 else "differ"
+    one = len(suspect.differences) == 1
+    differ, arrive = ("differs", "arrives") if one else ("differ", "arrive")
+    call = short(suspect.call)
+    owner = short(suspect.owner) if suspect.owner else ""
     if suspect.kind == "module":
-        return f"{suspect.call} computes something else: inputs and parameters are right, {keys} {verb}"
+        return f"{call} is wrong: its inputs and parameters are right, {keys} {differ}"
     if suspect.kind == "own code":
-        return f"the code of {suspect.call} computes something else: inputs, parameters and all calls inside it are right, {keys} {verb}"
+        return f"the code of {call} itself is wrong: its inputs, parameters and all calls inside it are right, {keys} {differ}"
     if suspect.kind == "between":
-        where = f"between {suspect.after} and {suspect.call}" if suspect.after else f"before {suspect.call}, its first call,"
-        owner = f"in the forward of {suspect.owner}" if suspect.owner else "in the model's own forward or outside of it"
-        return f"the code {where} {owner} is wrong: {keys} of {suspect.call} arrives wrong, and all that ran before is right"
+        where = f"between {short(suspect.after)} and {call}" if suspect.after else f"before its first call, {call},"
+        whose = f"in the forward of {owner}" if owner else "in the model's own forward or outside of it"
+        return f"the code {where} {whose} is wrong: {keys} of {call} {arrive} wrong, and all that ran before is right"
     if suspect.kind == "data":
-        return f"what the model is given is wrong: {keys} of {suspect.call}, the first call, arrives wrong (the data, or code before the model)"
+        return f"what the model is given is wrong: {keys} of its first call, {call}, {arrive} wrong (the data, or code before that call)"
     if suspect.kind == "parameter":
-        keys = listed([difference.key.removeprefix("parameters.") for difference in suspect.differences])
-        return f"{keys} of {suspect.call} {verb} from golden: the parameters are wrong, its code need not be"
+        keys = listed([f"its {difference.key.removeprefix('parameters.')}" for difference in suspect.differences])
+        return f"the parameters of {call} are wrong, its code need not be: {keys} {differ} from golden"
     if suspect.kind == "argument":
-        owner = f", in the forward of {suspect.owner}" if suspect.owner else ""
-        return f"{suspect.call} is called with other arguments{owner}: {keys} {verb}"
+        return f"{call} is called with other arguments{f', in the forward of {owner}' if owner else ''}: {keys} {differ}"
     who = "golden run makes" if suspect.kind == "missing" else "script makes"
     count = 1 + len(suspect.again)
-    return f"the {who} {count} module call{'s' if count > 1 else ''} that the other run does not, the first: {suspect.call}"
+    return f"the {who} {count} module call{'s' if count > 1 else ''} that the other run does not, the first: {call}"
 
 
 def place(suspect: Suspect) -> str:
@@ -60,7 +71,7 @@ def in_one_sentence(verdict: Verdict) -> str:
     first = verdict.suspects[0]
     where = place(first)
     more = len(verdict.suspects) - 1
-    others = f"; and {more} more thing{'s' if more > 1 else ''} listed below" if more else ""
+    others = f"; and {more} more thing{'s' if more > 1 else ''}, listed below" if more else ""
     return sentence(first) + (f" ({where})" if where else "") + others
 
 
@@ -81,11 +92,11 @@ def details(verdict: Verdict) -> Iterator[Line]:
 def undecided(item: Undecided) -> str:
     """Why something that differs is no verdict."""
     keys = listed([f"{difference.key} ({difference.how})" for difference in item.differences])
-    what = f"{keys} {'arrives' if item.arrived else 'is'} otherwise at {item.call}" if item.arrived else f"{keys} of {item.call} differs"
+    what = f"{keys} arrives otherwise at {short(item.call)}" if item.arrived else f"{keys} of {short(item.call)} differs"
     if item.mutators:
         return (
-            f"this run cannot tell: {what}, but {listed(item.mutators)} changed an input in place, and that was the copy it was given, not "
-            "the tensor that the code around it goes on with"
+            f"this run cannot tell: {what}, but {listed([short(name) for name in item.mutators])} changed an input in place, and that was "
+            "the copy it was given, not the tensor that the code around it goes on with"
         )
     return f"this run cannot tell: {what}, but inputs around it could not be given ({listed([given.key for given in item.not_given])})"
 
@@ -103,12 +114,12 @@ def hint(suspect: Suspect) -> str:
 
 
 def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
-    title = sentence(suspect)
-    yield Line(f"{number}. {title}" if count > 1 else title, "head")
-    where = place(suspect)
-    if where:
-        yield Line(f"   at {where}" if suspect.kind in ("module", "between") and not where.startswith(("called", "before")) else f"   {where}")
-    if suspect.kind == "module" and suspect.code and suspect.frame is not None:
+    if count > 1:
+        yield Line(f"{number}. {sentence(suspect)}", "head")
+        if where := place(suspect):
+            yield Line(f"   at {where}")
+    yield Line(f"   {suspect.call}")
+    if suspect.kind in ("module", "own code") and suspect.code and suspect.frame is not None:
         yield Line(f"   called at {suspect.frame}")
     for difference in suspect.differences[:_SHOWN_VALUES]:
         yield Line(f"   {difference.key}: {difference.how}{' (slight: narrower arithmetic may give as much)' if difference.slight else ''}")
@@ -128,5 +139,5 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
 
 
 def _calls(found: Sequence[str]) -> str:
-    shown = ", ".join(dict.fromkeys(found[:_SHOWN_CALLS]))
-    return shown + (f" and {len(found) - _SHOWN_CALLS} more" if len(found) > _SHOWN_CALLS else "")
+    once = list(dict.fromkeys(map(short, found)))
+    return ", ".join(once[:_SHOWN_CALLS]) + (f" and {len(once) - _SHOWN_CALLS} more" if len(once) > _SHOWN_CALLS else "")

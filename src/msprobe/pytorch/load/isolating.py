@@ -200,13 +200,12 @@ def _measured(tensor: torch.Tensor, loaded: TensorData | torch.Tensor) -> dict[s
 def _data(tensor: torch.Tensor) -> TensorData:
     """The values of a tensor of any kind, in host memory. Raises ValueError for one without values."""
     with torch.no_grad(), torch_internals.NoTorchFunction(), torch_internals.no_dispatch_modes():
-        plain: torch.Tensor | None = tensor.detach()
+        plain = tensor.detach()
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
             described = describe(tensor, Holds.NULLS)
-            plain = described.plain
-            if plain is None:
+            if described.plain is None:
                 raise ValueError(described.reason)
-            plain = plain.detach().resolve_conj().resolve_neg()
+            plain = described.plain.detach().resolve_conj().resolve_neg()
         plain = plain.cpu().contiguous()
         raw = plain.reshape(-1).view(torch.uint8).numpy()
         return TensorData(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), memoryview(raw).cast("B"))
@@ -221,9 +220,3 @@ def _place(module: torch.nn.Module) -> str:
     if code is None or os.path.abspath(code.co_filename).startswith(_TORCH) or code.co_filename.startswith("<"):
         return ""
     return f"{code.co_filename}:{code.co_firstlineno}"
-
-
-
-
-
-
