@@ -44,11 +44,11 @@ def progress(events: Path, golden: Golden, ended: Ended) -> Progress:
         if kind == "start":
             started = True
             steps.add(step)
-        if kind not in ("recording", "recorded") or step != golden.step or not isinstance(event.get("directory"), str):
+        if step != golden.step:
             continue
         label = isolation.label_of(event.get("rank"), golden.ranks)
         labels.append(label or _shown(event.get("rank")))
-        if label is None:
+        if label is None or kind not in ("recording", "recorded") or not isinstance(event.get("directory"), str):
             continue
         found.directories[label] = Path(event["directory"])
         if kind == "recorded" and not (event.get("at_exit") and ended.code != 0):
@@ -67,6 +67,8 @@ def progress(events: Path, golden: Golden, ended: Ended) -> Progress:
             f"{_how(ended)}): give another step with --step, or let the script run so far"
         )
     missing = sorted(set(golden.ranks) - set(found.directories))
+    if missing and set(missing) <= set(labels):
+        raise UsageError(f"start() was called in step {golden.step}, and recording did not begin; the script ended ({_how(ended)})")
     if missing:
         raise UsageError(
             f"the golden run has {', '.join(golden.ranks)} and the script ran as {', '.join(sorted(set(labels)))}: nothing belongs to "

@@ -34,11 +34,13 @@ class Difference:
         key: where it lies in its call: `input.0`, `output`, `parameters.weight`.
         how: by how much, in words.
         slight: no more than narrower arithmetic may give (thresholds.SLIGHT).
+        missing: the golden run alone has a value there.
     """
 
     key: str
     how: str
     slight: bool = False
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,13 @@ def _difference(row: Measured) -> Difference | None:
     """None where the two agree up to rounding, and where nothing could be measured."""
     (ours, theirs), measure = row
     if ours is None and theirs is not None:
-        return None if theirs.kind == "null" else Difference(theirs.key, "the golden run has it, this one does not")
+        return None if theirs.kind == "null" else Difference(theirs.key, "the golden run has it, this one does not", missing=True)
     if theirs is None and ours is not None:
         return None if ours.kind == "null" else Difference(ours.key, "this run has it, the golden one does not")
     if ours is None or theirs is None or measure is None or measure.agreement is not Agreement.DIFFERENT:
         return None
     if ours.kind != "tensor" or theirs.kind != "tensor":
-        return Difference(ours.key, f"{_value(ours)}, golden {_value(theirs)}")
+        return Difference(ours.key, f"{_value(ours)}, golden {_value(theirs)}", missing=ours.kind == "null")
     if ours.shape != theirs.shape:
         return Difference(ours.key, f"shape {ours.shape}, golden {theirs.shape}")
     return _of_tensors(ours.key, measure, ours.dtype, theirs.dtype)

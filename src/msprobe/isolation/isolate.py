@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.comparison.block import Line
+from msprobe.comparison.headline import listed
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import isolation
 from msprobe.isolation import child, words
@@ -18,7 +19,7 @@ from msprobe.isolation.golden import Golden, open_golden
 from msprobe.isolation.halving import at_most, smallest
 from msprobe.isolation.plain_run import settle
 from msprobe.isolation.record import Kind, Outcome, Record, Run, subject
-from msprobe.isolation.verdict import Suspect, Verdict, judge, over_ranks
+from msprobe.isolation.verdict import Suspect, Verdict, judge, over_ranks, unfinished
 
 _PLAN = "orders.json"
 _LOG = "output.log"
@@ -191,7 +192,8 @@ class _Search:
             things = f"{len(verdict.suspects)} thing{'s' if len(verdict.suspects) > 1 else ''} wrong"
             return "recorded", f"{things}, the smallest: {words.sentence(verdict.suspects[0])}"
         if verdict.undecided:
-            return "recorded", f"{len(verdict.undecided)} differences that this run alone cannot judge"
+            count = len(verdict.undecided)
+            return "recorded", f"{count} difference{'s' if count > 1 else ''} that this run alone cannot judge"
         return "recorded", "every module gives right outputs, and what arrives at it is right"
 
     def _judge_plain(self, done: Progress) -> tuple[Outcome, str]:
@@ -242,6 +244,9 @@ class _Search:
         else:
             before = words.short(calls[first_right - 2])
             where = f"behind the input of {before}: in it, in the code from there to {here}, or {here} changes its input in place"
+        changed = self._changed_in_place(all_given, calls[first_right - 1])
+        if changed:
+            where = f"in {here}: it changes its {changed} in place, and the code after it goes on with that"
         halved = (
             f"halving: the fault lies {where} (with the inputs of the first {first_right} calls given the end is right, with fewer wrong)"
         )
@@ -252,8 +257,8 @@ class _Search:
     def _after_crash(self, run: Run, done: Progress) -> Result:
         plain, _ = self._run("plain", 0, self._judge_plain)
         if plain.outcome == "crashed":
-            verdict = self._judged_so_far(done, self.count)
-            failed = f"the script fails whether inputs are given or not ({_how(plain)})"
+            verdict, inside = self._judged_so_far(done, self.count)
+            failed = f"the script fails whether inputs are given or not{f', inside {inside}' if inside else ''} ({_how(plain)})"
             if verdict.suspects:
                 self.notes.append(failed)
             return self._finish(words.in_one_sentence(verdict) or failed, verdict, True)
@@ -264,7 +269,9 @@ class _Search:
             return made.outcome == "crashed"
 
         first_failing = smallest(self.count, fails)
-        verdict = self._judged_so_far(kept[first_failing - 1], first_failing - 1) if first_failing - 1 in kept else Verdict()
+        verdict = Verdict()
+        if first_failing - 1 in kept:
+            verdict, _ = self._judged_so_far(kept[first_failing - 1], first_failing - 1)
         guilty = words.short(self._longest()[first_failing - 1])
         sentence = (
             f"the script fails ({_how(run)}) when {guilty} gets its golden inputs; with those of the {first_failing - 1} calls before it "
@@ -274,17 +281,20 @@ class _Search:
             self.notes.append(sentence)
         return self._finish(words.in_one_sentence(verdict) or sentence, verdict, True)
 
-    def _judged_so_far(self, done: Progress, given: int) -> Verdict:
-        """What a run that failed, or in which only some inputs were given, says of the calls that had theirs."""
+    def _judged_so_far(self, done: Progress, given: int) -> tuple[Verdict, str]:
+        """What a run that failed, or in which only some inputs were given, says of the calls that had theirs; and where it failed."""
         verdicts: list[tuple[str, Verdict]] = []
+        inside = ""
         for label, directory in done.directories.items():
             try:
-                verdict = judge(gather(directory, self.golden.ranks[label]), whole=False)
+                evidence = gather(directory, self.golden.ranks[label])
             except (DumpFormatError, UsageError):
                 continue  # it failed before there was anything
+            verdict = judge(evidence, whole=False)
+            inside = inside or next((words.short(name) for name in reversed(unfinished(evidence))), "")
             had = set(self.golden.ranks[label].calls[:given])
             verdicts.append((label, Verdict(tuple(suspect for suspect in verdict.suspects if suspect.call in had))))
-        return over_ranks(verdicts)
+        return over_ranks(verdicts), inside
 
     def _wrong_now(self, done: Progress, ends: dict[str, str]) -> str:
         """The first of the watched calls that is still wrong, or was not made; "" when all are right."""
@@ -293,6 +303,11 @@ class _Search:
                 if name in self.golden.ranks[label].calls and output_of(directory, self.golden.ranks[label], name) != ():
                     return name
         return ""
+
+    def _changed_in_place(self, done: Progress, call: str) -> str:
+        """The inputs that a call changed, "" where it left them as they were."""
+        changed = [key for item in self._evidence(done, 1) for facts in item.calls if facts.name == call for key in facts.mutated]
+        return listed(list(dict.fromkeys(changed)))
 
     def _longest(self) -> tuple[str, ...]:
         return max((rank.calls for rank in self.golden.ranks.values()), key=len)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from msprobe.comparison.stacks import Frame
@@ -101,7 +101,16 @@ def judge(evidence: Evidence, *, whole: bool = True) -> Verdict:
         evidence: of that rank.
         whole: the run came to the end of the step; else calls that it has not made say nothing.
     """
+    if not whole:
+        broken_off = set(unfinished(evidence))
+        calls = tuple(replace(facts, outputs=()) if facts.name in broken_off else facts for facts in evidence.calls)
+        evidence = replace(evidence, calls=calls)
     return _Judge(evidence).verdict(whole)
+
+
+def unfinished(evidence: Evidence) -> tuple[str, ...]:
+    """The calls that gave out nothing although the golden run's did, the innermost last: where the script failed."""
+    return tuple(facts.name for facts in evidence.calls if facts.outputs and all(difference.missing for difference in facts.outputs))
 
 
 def over_ranks(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:

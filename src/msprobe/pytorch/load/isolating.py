@@ -72,7 +72,8 @@ class IsolatedSession(Session):
     def start(self, model: Any, token_range: Any, rank_id: int | None) -> None:
         self._rank = current_rank() if rank_id is None else rank_id
         self._event("start", step=self.number, rank=self._rank)
-        super().start(model, token_range, rank_id)
+        if isolation.label_of(self._rank, self._orders.labels) is not None:  # else the parent says that the golden run has no such rank
+            super().start(model, token_range, rank_id)
 
     def open(self, model: Any, *arguments: Any, **more: Any) -> None:
         super().open(model, *arguments, **more)
