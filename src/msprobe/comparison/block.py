@@ -36,8 +36,6 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line(f"  in the golden run at {location.golden}")
     if location.inner is not None:
         yield Line(f"  its last recorded call is made at {location.inner}")
-    if difference.call.name.startswith("Distributed."):
-        yield Line("  It is a communication: the difference may have come from another rank.")
     for ours, theirs in difference.call.pair.rows:
         if theirs is None and ours is not None:
             yield Line(f"  {ours.key or ours.name}: in the target only")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
-from msprobe.comparison.calls import Measured, MeasuredCall, summarise
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, summarise
+from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
@@ -18,6 +19,8 @@ from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_n
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.comparison.previous_step import Gradients, gradients_of
+from msprobe.comparison.propagation import trace
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call, calls_of
 from msprobe.comparison.tools import are_of_two_tools
@@ -37,7 +40,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
     """
     compared = examine(pair, options)
     csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
-    return _report(compared, csv)
+    return report_of(compared, csv)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -95,12 +98,13 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     )
 
 
-def _report(compared: Compared, csv: Path) -> PairReport:
-    """What remains of a comparison when its rows are on disk."""
+def report_of(compared: Compared, csv: Path | None) -> PairReport:
+    """What remains of a comparison when its rows are on disk. `csv`: the file, None when none was written."""
     measured, findings = compared.calls, compared.findings
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
     stacks = compared.stacks or {}, compared.golden_stacks
+    order = execution_order(measured)
     return PairReport(
         compared.pair,
         compared.mode,
@@ -118,6 +122,9 @@ def _report(compared: Compared, csv: Path) -> PairReport:
         location(findings.beyond_rounding, *stacks),
         unmatched_frame(findings, *stacks),
         compared.notes,
+        trail_of(compared, order),
+        gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
+        trace(compared, order),
     )
 
 

@@ -1,9 +1,10 @@
-"""PrecisionDebugger: start, stop and step, and nothing clever."""
+"""PrecisionDebugger: start, stop, step and save, and nothing clever."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,14 @@ def _tell_traced() -> None:
             "start() is called inside code that is being compiled or exported, where it does nothing: call it outside of that code (which "
             'then runs eagerly until stop()), or do not compile while recording (torch.compiler.set_stance("force_eager"))'
         )
+
+
+@while_tracing
+def _tell_save_traced() -> None:
+    """save() stands in code that torch.compile traces now: there it is left out."""
+    session = PrecisionDebugger._session
+    if session is not None:
+        session.saving.tell_traced()
 
 
 _traced: list[bool] = []
@@ -58,6 +67,8 @@ def _forget_in_child() -> None:
     if tokens is not None:
         tokens.forget()
     session.recorder.step = session.step = None
+    session.lock = threading.RLock()  # another thread may have held it, and is not here to give it back
+    session.saving.forget()
     override, session.override = session.override, None
     if override is not None:
         override.forget()
@@ -162,9 +173,23 @@ class PrecisionDebugger:
             session.number = step
 
     @classmethod
-    def save(cls, *_: Any, **__: Any) -> None:
-        """Not available yet."""
-        raise UsageError("PrecisionDebugger.save (single-point save) is not available yet")
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Record one value, and its gradients when they come; needs level debug, and neither start() nor a model.
+
+        debug.json holds it as `{name}.{n}.debug` and `{name}_grad.{n}.debug`, n counting the calls of one name in a step.
+
+        Args:
+            variable: a tensor, a number, text, or a list, tuple, dict or dataclass of such, as deep as it may be.
+            name: what it is called. Anything that is no text is told once, and nothing is recorded.
+            save_backward: whether the gradients are recorded; anything but a bool is told once, and nothing is recorded.
+        """
+        if _is_compiling():
+            _tell_save_traced()
+            return
+        session = PrecisionDebugger._session
+        if session is not None and session.saving.off:
+            return
+        cls._current().saving.save(variable, name, save_backward)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
