@@ -1,7 +1,7 @@
 """Imports torch and transformers once and forks a process for every script, so that a run of `msprobe isolate` in a test costs little.
 
-The command in such a test is `python script_client.py SOCKET script.py ...`: the client hands over arguments, environment, directory and the
-three standard files, and ends as the script does. Run as a program, not a test: `python script_server.py SOCKET`.
+The command in such a test is `python script_client.py SOCKET script.py ...`: the client hands over arguments, environment, directory and
+the three standard files, and ends as the script does. Run as a program, not a test: `python script_server.py SOCKET`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import traceback
 
 import torch
-import transformers.models.llama.modeling_llama
 
 import msprobe.pytorch
 import msprobe.pytorch.load.isolating  # noqa: F401

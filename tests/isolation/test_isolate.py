@@ -187,7 +187,7 @@ def test_a_step_that_never_comes(scripts: Scripts) -> None:
     command = scripts.write(BLOCKS)
     scripts.record(command)
     scripts.write(BLOCKS.replace('"2"', '"1"'))
-    with pytest.raises(UsageError, match="start.. was called in step 0, and never in step 1"):
+    with pytest.raises(UsageError, match=r"start\(\) was called in step 0, and never in step 1"):
         scripts.isolate(command, step=1)
 
 

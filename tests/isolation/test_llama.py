@@ -17,11 +17,14 @@ def test_a_fault_in_one_of_24_blocks_and_two_at_once(scripts: Scripts) -> None:
         ("module", "Module.model.layers.17.mlp.down_proj.Linear.forward.0")
     ]
     assert scripts.runs == 1
-    assert result.verdict.suspects[0].explained == [
-        "Module.model.LlamaModel.forward.0",
-        "Module.model.layers.17.LlamaDecoderLayer.forward.0",
-        "Module.model.layers.17.mlp.LlamaMLP.forward.0",
-    ][1:]
+    assert (
+        result.verdict.suspects[0].explained
+        == [
+            "Module.model.LlamaModel.forward.0",
+            "Module.model.layers.17.LlamaDecoderLayer.forward.0",
+            "Module.model.layers.17.mlp.LlamaMLP.forward.0",
+        ][1:]
+    )
 
     result = scripts.isolate(command, "norm attention")
     norm, attention = result.verdict.suspects
