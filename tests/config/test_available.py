@@ -22,7 +22,6 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
     ("content", "field", "feature"),
     [
         ({"task": "acc_check"}, '"task"', "task acc_check"),
-        ({"level": "debug"}, '"level"', "saving by hand (level debug)"),
         ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording kernels (level L2)"),
     ],
 )
@@ -42,7 +41,7 @@ def test_mindspore_is_not_there_yet(problems: Problems) -> None:
 
 
 def test_arguments_are_refused_too(problems: Problems) -> None:
-    assert problems(level="debug")[0].startswith('argument "level" is "debug": saving by hand')
+    assert problems(level="L2")[0].startswith('argument "level" is "L2": recording kernels')
 
 
 def test_only_what_is_there_is_recommended(problems: Problems) -> None:
@@ -74,7 +73,7 @@ def test_what_is_wrong_anyway_gets_one_line(problems: Problems) -> None:
 
 def test_available_now(load: Load) -> None:
     for task in ("statistics", "tensor"):
-        for level in ("L0", "L1", "mix"):
+        for level in ("L0", "L1", "mix", "debug"):
             section = {"list": ["relu"], "data_mode": ["forward"], "summary_mode": "statistics"}
             content = {
                 "task": task,

@@ -35,7 +35,7 @@ def compare(
         DumpFormatError: the only pair there is cannot be read.
         OSError: the results cannot be written.
     """
-    plan = make_plan(Path(target), Path(golden))
+    plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
     stamp = report_csv.timestamp()
     reports: list[PairReport] = []
     failures: list[Failure] = []

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
-from msprobe.comparison.calls import Measured
+from msprobe.comparison.calls import Measured, execution_order
+from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.match import match, renamed_classes, unknown_names
@@ -19,6 +21,8 @@ from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.comparison.previous_step import Gradients, gradients_of
+from msprobe.comparison.propagation import trace
 from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
@@ -38,8 +42,7 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    csv = report_csv.write_pair(output, _stem(pair), stamp, compared)
-    return _report(compared, csv)
+    return report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -62,6 +65,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     shifted = gradient_slots.shifted(pairs)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = measure_calls(pairs, measurer, shifted, elsewhere)
+    if mode != "md5":
+        measured = weigh(measured, sampled=mode == "statistics")
     notes: list[str] = [unlike] if unlike else []
     if target.level != golden.level:
         notes.append(
@@ -98,12 +103,13 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     )
 
 
-def _report(compared: Compared, csv: Path) -> PairReport:
-    """What remains of a comparison when its rows are on disk."""
+def report_of(compared: Compared, csv: Path | None) -> PairReport:
+    """What remains of a comparison when its rows are on disk. `csv`: the file, None when none was written."""
     measured, findings = compared.calls, compared.findings
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
     stacks = compared.stacks or {}, compared.golden_stacks
+    order = execution_order(measured)
     return PairReport(
         compared.pair,
         compared.mode,
@@ -121,6 +127,9 @@ def _report(compared: Compared, csv: Path) -> PairReport:
         location(findings.beyond_rounding, *stacks),
         unmatched_frame(findings, *stacks),
         compared.notes,
+        trail_of(compared, order),
+        gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
+        trace(compared, order),
     )
 
 

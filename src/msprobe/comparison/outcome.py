@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from msprobe.comparison.communication import Trail
 from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair, Plan
 from msprobe.comparison.judge import Mode, Result
+from msprobe.comparison.previous_step import Gradients
+from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
 
@@ -37,7 +40,7 @@ class PairReport:
     Attributes:
         pair: what was compared.
         mode: statistics, tensor or md5.
-        csv: the file written.
+        csv: the file written, None when nothing was to be written.
         matched: rows that both sides have.
         counts: rows by Result.
         lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
@@ -47,11 +50,14 @@ class PairReport:
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         location: of the first difference; `value` and `beyond` of those of `findings`; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
+        trail: what the search over the ranks needs.
+        gradients: what the next step's report may need, when its parameters differ.
+        propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
     """
 
     pair: DumpPair
     mode: Mode
-    csv: Path
+    csv: Path | None
     matched: int
     counts: Mapping[Result, int]
     lost: int
@@ -65,6 +71,9 @@ class PairReport:
     beyond: Location
     unmatched: Frame | None
     notes: tuple[str, ...]
+    trail: Trail = field(default_factory=Trail)
+    gradients: Gradients = field(default_factory=Gradients)
+    propagation: Propagation | None = None
 
 
 @dataclass(frozen=True)

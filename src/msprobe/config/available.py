@@ -34,7 +34,6 @@ NOT_YET: tuple[Row, ...] = (
     Row("task", _among("overflow_check"), "task overflow_check"),
     Row("task", _among("exception_dump"), "task exception_dump"),
     Row("level", _among("L2"), "recording kernels (level L2)"),
-    Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
 )
 
 

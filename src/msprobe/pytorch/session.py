@@ -31,6 +31,8 @@ from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
 from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.save.saving import Saving
+from msprobe.pytorch.save.step import SavedStep
 from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
@@ -79,6 +81,7 @@ class Session:
         """The dump that the run is compared with while it runs."""
         self.override: Override | None = None
         """Replaces inputs of modules, where the configuration has `load`."""
+        self.saving = Saving(self)
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
@@ -125,7 +128,7 @@ class Session:
     @property
     def _in_step(self) -> bool:
         """Whether the running step has begun to record or to load."""
-        return self.step is not None or (self.override is not None and self.override.in_step)
+        return self.step is not None or self.saving.step is not None or (self.override is not None and self.override.in_step)
 
     def start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
         if self.config is self._first:
@@ -140,7 +143,8 @@ class Session:
         if self.live.watched:
             self.look_at_file()
         rank = current_rank() if rank_id is None else rank_id
-        records = self._selects(rank)
+        self.saving.rank_id = rank_id
+        records = self.config.level != "debug" and self.selects(rank)
         loads = self.override is not None and self.override.wants(self.number, rank)
         if not (records or loads) or (self.config is not self._first and not self._has_model(model)):
             return
@@ -152,13 +156,13 @@ class Session:
             self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
             self.tokens.start()
 
-    def _selects(self, rank: int | None) -> bool:
-        """Whether this step is recorded on this rank; what `load` replaces does not depend on it."""
+    def selects(self, rank: int | None, called: str = "start()") -> bool:
+        """Whether this step is recorded on this rank; what `load` replaces does not depend on it. `called` asks."""
         config = self.config
         if not self.enabled or not config.records:
             return False
         if config.step and self.step is None and self.number not in config.step:
-            self.why_nothing = "start() was called in none of these"
+            self.why_nothing = f"{called} was called in none of these"
             return False
         if self.earlier is not None and self.earlier.ended:
             return False
@@ -196,12 +200,8 @@ class Session:
             return
         config = self.config
         if self.step is None:
-            if self.place is None or self.place.rank != rank or self.place.root != self.root:
-                if self.place is not None:
-                    self.place.release()
-                self.place = Place(self.root, self.number, rank)
-            pool = self.pool if self.saves else None
-            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), pool, self.earlier)
+            pool, place = self.pool if self.saves else None, self.place_of(rank)
+            self.step = StepRecord(config, self.number, place, make_selection(config, self.names_seen), pool, self.earlier)
             told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
@@ -210,6 +210,15 @@ class Session:
         hooked = self.window.open(model if config.level != "L1" else None)
         self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
         self.step.tally.spent += perf_counter() - began
+
+    def place_of(self, rank: int | None) -> Place:
+        """Where this process writes."""
+        place = self.place
+        if place is None or place.rank != rank or place.root != self.root:
+            if place is not None:
+                place.release()
+            place = self.place = Place(self.root, self.number, rank)
+        return place
 
     def close(self) -> None:
         """Recording is off from here."""
@@ -249,6 +258,8 @@ class Session:
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             self.end_step()
+        elif self.saving.step is not None:
+            self.end_step()  # without a word: whoever only saves values need not know of steps
         elif not self.config.records:
             if self.override is not None and self.override.began:
                 self.override.end_step()
@@ -262,13 +273,15 @@ class Session:
             logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
         else:
             steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
-            why = self.why_nothing or "is start() called, in this process?"
+            called = "save()" if self.config.level == "debug" else "start()"
+            why = self.why_nothing or f"is {called} called, in this process?"
             logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; {why}")
 
     def end_step(self) -> None:
         self.stop()
         remove_stale_modes()
-        step, self.step = self.step, None
+        step: StepRecord | SavedStep | None = self.step or self.saving.take()
+        self.step = None
         self.number += 1
         if os.getpid() != self.pid:
             return
@@ -278,8 +291,9 @@ class Session:
             return
         late = sum(tally.take_late() for tally in self.ended)
         late_rank.close_step(step, self.place, late)
-        for text in step.selection.unmatched(ended=True):
-            logger.warning(text)
+        if isinstance(step, StepRecord):
+            for text in step.selection.unmatched(ended=True):
+                logger.warning(text)
         self.ended = [*self.ended[-3:], step.tally]
         if self.config.step and self.number > max(self.config.step) and not self.told_last:
             self.told_last = True
@@ -288,7 +302,7 @@ class Session:
 
 def _check_model(model: Model | None, config: Config) -> None:
     """Raise UsageError if start() was not given the model that a configuration needs."""
-    if config.level == "L1" and config.load is None:
+    if config.level in ("L1", "debug") and config.load is None:
         return
     if model is None:
         why = "load replaces inputs of modules" if config.load is not None else f'level "{config.level}" records modules'

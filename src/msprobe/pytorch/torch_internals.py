@@ -87,6 +87,42 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
+def put_tensor_hook(tensor: torch.Tensor, hook: Callable[[Any], None]) -> dict[Any, Any]:
+    """What `register_hook` does to a tensor that is no leaf, but the tensor itself is as before: only its node in the graph has the hook.
+
+    Returns:
+        The dictionary that the node looks into: emptying it takes the hook off. Where the node dies, so does the hook.
+    """
+    hooks: OrderedDict[Any, Any] = OrderedDict(msprobe=hook)
+    node: Any = tensor.grad_fn
+    before = tensor._backward_hooks
+    tensor._backward_hooks = hooks
+    try:
+        node._register_hook_dict(tensor)
+    finally:
+        tensor._backward_hooks = before
+    return hooks
+
+
+def put_leaf_hook(leaf: torch.Tensor, hook: Callable[[Any], None]) -> bool:
+    """What `register_hook` does to a leaf, under the hook itself as its key; True where the leaf had no dictionary of hooks before."""
+    hooks = leaf._backward_hooks
+    if hooks is None:
+        leaf._backward_hooks = OrderedDict({hook: hook})
+        return True
+    hooks[hook] = hook
+    return False
+
+
+def take_leaf_hook(leaf: torch.Tensor, hook: Callable[[Any], None], untouched: bool) -> None:
+    """Take off what `put_leaf_hook` put on; `untouched`: there was no dictionary of hooks before."""
+    hooks = leaf._backward_hooks
+    if hooks is not None:
+        hooks.pop(hook, None)
+        if untouched and not hooks:
+            leaf._backward_hooks = None
+
+
 LeafNode: Any = torch._C._functions.AccumulateGrad
 """Class of the nodes of leaves; `.variable` is the leaf."""
 
