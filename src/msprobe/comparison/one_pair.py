@@ -41,7 +41,12 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
     """
     compared = examine(pair, options)
     csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
-    return report_of(compared, csv)
+    report = report_of(compared, csv)
+    if not options.reports:
+        return report
+    from msprobe.comparison.reports.writing import write_reports
+
+    return write_reports(report, compared, output, _stem(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -98,6 +103,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
+        tensor_dirs=(target.tensor_dir, golden.tensor_dir),
     )
 
 
