@@ -42,7 +42,12 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    return report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    if not options.reports:
+        return report
+    from msprobe.comparison.reports.writing import write_reports
+
+    return write_reports(report, compared, output, _stem(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -100,6 +105,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
+        tensor_dirs=(target.tensor_dir, golden.tensor_dir),
     )
 
 
