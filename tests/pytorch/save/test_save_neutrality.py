@@ -16,7 +16,7 @@ from nets import NETS, differences, train
 
 from msprobe.pytorch import PrecisionDebugger
 
-CHOSEN = sorted(NETS)[::3]
+CASES = [*((name, "statistics") for name in NETS), *((name, "tensor") for name in sorted(NETS)[::3])]
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,7 @@ def saving_hooks(model: Any) -> list[Any]:
     return handles
 
 
-@pytest.mark.parametrize("task", ["statistics", "tensor"])
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize(("name", "task"), CASES)
 def test_training_has_the_same_bits(name: str, task: str, tmp_path: Path) -> None:
     def run(start: Any, stop: Any) -> dict[str, Any]:
         handles: list[Any] = []
