@@ -40,6 +40,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
     """
     compared = examine(pair, options)
     csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
+    if options.diff_analyze:
+        from msprobe.comparison import diff_analyze
+
+        diff_analyze.write_pair(output, _stem(pair), stamp, compared)
     return report_of(compared, csv)
 
 
