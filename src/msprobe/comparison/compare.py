@@ -54,6 +54,10 @@ def compare(
 
         directories = {pair.step: _directory(Path(output), plan, pair) for pair in plan.pairs}
         outcome = replace(outcome, analyses=tuple(diff_analyze.write_searches(outcome, directories)))
+    if "html" in options.reports:
+        from msprobe.comparison.reports import report_html
+
+        outcome = replace(outcome, html=report_html.write(outcome, Path(output), stamp))
     if plan.level != "root":
         return outcome
     from msprobe.comparison import report_summary

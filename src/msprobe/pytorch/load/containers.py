@@ -89,7 +89,7 @@ def _rebuilt(value: Any, kind: Any, changed: dict[Any, tuple[Any, Any]], mapping
             return _tuple(value, kind, [changed[i][1] if i in changed else item for i, item in enumerate(value)])
         if mapping and not issubclass(kind, dict | UserDict):
             raise CannotRebuild  # a copy of it may share the store behind it
-        made = copy.copy(value)
+        made = _same_fields(value, kind) if fields else copy.copy(value)
         if made is value or type(made) is not kind:
             raise CannotRebuild
         for key, (before, new) in changed.items():
@@ -109,6 +109,22 @@ def _rebuilt(value: Any, kind: Any, changed: dict[Any, tuple[Any, Any]], mapping
         let_through(error)
         raise CannotRebuild from None
     return made
+
+
+def _same_fields(value: Any, kind: Any) -> Any:
+    """A copy of a dataclass, without its `__init__`, which may do anything; of a frozen one too."""
+    made = object.__new__(kind)
+    slots = [name for base in kind.__mro__ for name in _slots(base)]
+    for name in (*getattr(value, "__dict__", ()), *slots):
+        if hasattr(value, name):
+            object.__setattr__(made, name, getattr(value, name))
+    return made
+
+
+def _slots(base: type) -> Iterable[str]:
+    slots = base.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def _tuple(value: Any, kind: Any, items: list[Any]) -> Any:
