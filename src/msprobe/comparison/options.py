@@ -15,12 +15,14 @@ class Options:
         steps: numbers of the steps to compare, None for all (`--step`).
         ranks: numbers of the ranks to compare, None for all (`--rank`).
         diff_analyze: write the JSON files of the search over the ranks (`-da`).
+        reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
     """
 
     data_mapping: Mapping[str, str] | None = None
     steps: frozenset[int] | None = None
     ranks: frozenset[int] | None = None
     diff_analyze: bool = False
+    reports: frozenset[str] = frozenset()
 
 
 DEFAULTS = Options()
