@@ -9,7 +9,7 @@ from msprobe.comparison.describe import describe
 
 from .dumps import Json, backward, module, tensor, write_dump
 
-FC = "Module.fc.Linear"
+FC = "Module.fc.Dense"
 
 
 def step(weight: float, gradient: float | None, came_in: float = 1.0, *, data: float = 1.0) -> Json:
@@ -33,21 +33,21 @@ def test_the_gradient_that_differs_less_than_counts(tmp_path: Path) -> None:
     target = [step(1.0, 2.0001, 1.000001, data=1.000001), step(1.5, 2.0, 1.000001, data=1.000001)]
     golden = [step(1.000001, 2.0), step(1.2, 2.000001)]
     text = told(tmp_path, target, golden)
-    assert "First difference of step1 rank0: the parameter weight of Module.fc.Linear.forward.0 differs" in text
-    assert "  it comes from step 0: the gradient Module.fc.Linear.parameters_grad.0.weight differs there (relative size " in text
-    assert "  in step 0 it began in Module.fc.Linear.backward.0 (relative size " in text
+    assert "First difference of step1 rank0: the parameter weight of Module.fc.Dense.forward.0 differs" in text
+    assert "  it comes from step 0: the gradient Module.fc.Dense.parameters_grad.0.weight differs there (relative size " in text
+    assert "  in step 0 it began in Module.fc.Dense.backward.0 (relative size " in text
 
 
 def test_the_gradient_that_differs_itself_is_the_first_difference(tmp_path: Path) -> None:
     text = told(tmp_path, [step(1.0, 2.5), step(1.5, 2.0)], [step(1.0, 2.0), step(1.2, 2.0)])
-    assert "First difference of step0 rank0: Module.fc.Linear.backward.0 (inputs equal, output differs)" in text
+    assert "First difference of step0 rank0: Module.fc.Dense.backward.0 (inputs equal, output differs)" in text
 
 
 def test_a_gradient_within_rounding_and_parameters_beyond(tmp_path: Path) -> None:
     text = told(tmp_path, [step(1.0, 2.000001), step(1.5, 2.0)], [step(1.0, 2.0), step(1.2, 2.0)])
-    assert "First difference of step0 rank0: Module.fc.Linear.backward.0" in text
-    assert "First difference beyond rounding of step1 rank0: the parameter weight of Module.fc.Linear.forward.0 differs" in text
-    assert "it comes from step 0: the gradient Module.fc.Linear.parameters_grad.0.weight differs there" in text
+    assert "First difference of step0 rank0: Module.fc.Dense.backward.0" in text
+    assert "First difference beyond rounding of step1 rank0: the parameter weight of Module.fc.Dense.forward.0 differs" in text
+    assert "it comes from step 0: the gradient Module.fc.Dense.parameters_grad.0.weight differs there" in text
 
 
 def test_equal_gradients_leave_the_optimizer(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import Measured
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
+from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
 
@@ -73,7 +74,8 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     yield from map(Line, _table(table))
     if measure.max_abs is not None and ours.shape == theirs.shape:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
-        yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}")
+        how_much = explained(measure) if ours.dtype == theirs.dtype else ""
+        yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}{': ' if how_much else ''}{how_much}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
