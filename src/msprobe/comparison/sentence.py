@@ -26,7 +26,7 @@ def opening(outcome: Outcome) -> str:
     first = lead(outcome)
     if first:
         return first
-    return next((line.text for line in conclusion(outcome)), "No value could be compared.")
+    return next((line.text for line in conclusion(outcome) if line.style != "dim"), "No value could be compared.")
 
 
 def sentence(report: PairReport, *, with_rank: bool = False) -> str:

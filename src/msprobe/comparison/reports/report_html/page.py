@@ -116,7 +116,7 @@ def _pair(report: PairReport, number: int) -> dict[str, Any]:
         "lines": [[line.text, line.style] for line in describe(alone) if not _is_elsewhere(line)],
         "notes": list(report.notes),
         "first": page.first.get(start),
-        "marks": {str(call): _MARKS[word] for word, call in reversed(page.first.items())} | {str(page.first.get(start)): "first difference"},
+        "marks": {str(call): _MARKS[word] for word, call in page.first.items()} | {str(page.first.get(start)): "first difference"},
         "blocks": len(page.blocks),
         "pictures": len(page.pictures),
     }
