@@ -12,9 +12,11 @@ class Options:
 
     Attributes:
         data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently (`-dm`).
+        fuzzy: calls that are left over are paired by their API and order alone, whatever module they are in (`-fm`).
     """
 
     data_mapping: Mapping[str, str] | None = None
+    fuzzy: bool = False
 
 
 DEFAULTS = Options()
