@@ -16,6 +16,7 @@ from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
+from msprobe.comparison.mapping.names import renaming
 from msprobe.comparison.match import Around, CallPair, align, renamed_modules, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.options import DEFAULTS, Options
@@ -59,7 +60,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
     golden_stack = cache(lambda: _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {})
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
-    matching = align(*calls, around, mapping=mapping, by_api_alone=options.fuzzy)
+    rename = renaming(options.names, *calls)
+    matching = align(*calls, around, rename=rename, mapping=mapping, by_api_alone=options.fuzzy)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
     matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
@@ -74,7 +76,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     missing = unknown_names(*calls, mapping) if mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    notes += pairing_notes(matching)
+    notes += pairing_notes(matching, rename)
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
     verdicts = judge(measured, mode, _starts(findings))

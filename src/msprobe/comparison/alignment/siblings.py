@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import chain
 
 from msprobe.comparison.alignment.numbered import numbered_alike
 from msprobe.comparison.alignment.sequence import Details, Pairs, align, increasing
@@ -139,18 +140,38 @@ class Siblings:
         return found
 
     def _taken_apart(self, ours: list[str], theirs: list[str]) -> list[tuple[str, str]]:
-        """What is left over, with that which modules left over hold in their place."""
+        """What is left over, with that which modules left over hold in their place: on one side, on the other, on both."""
         pairs: list[tuple[str, str]] = []
         while ours and theirs:
             opened = self._open(0, ours), self._open(1, theirs)
             if opened[0] == ours and opened[1] == theirs:
                 break
-            ours, theirs = opened
-            kinds = [self._place(0, name) for name in ours], [self._place(1, name) for name in theirs]
-            found = align(*kinds, self._details(ours, theirs), only_alike=True)
-            pairs += [(ours[i], theirs[j]) for i, j in found]
-            ours, theirs = _without(ours, {i for i, _ in found}), _without(theirs, {j for _, j in found})
+            for mine, other in ((opened[0], theirs), (ours, opened[1]), opened):
+                found = self._alike(mine, other)
+                if found:
+                    break
+            pairs += found
+            taken = set(chain.from_iterable(found))
+            # Only what was looked into is gone from the next round; a module whose content was paired is not looked into again.
+            ours = [name for name in opened[0] if name not in taken]
+            theirs = [name for name in opened[1] if name not in taken]
+            inside = [{inner for name in taken for inner in self.trees[side].get(name, ())} for side in (0, 1)]
+            ours = [name for name in ours if name not in inside[0]]
+            theirs = [name for name in theirs if name not in inside[1]]
         return pairs
+
+    def _alike(self, ours: list[str], theirs: list[str]) -> list[tuple[str, str]]:
+        """Modules of one path; then, by sequence, what has one meaning and takes in the same shapes."""
+        paths = [{self.sides[side].path(name) for name in names} - {""} for side, names in enumerate((ours, theirs))]
+        common = paths[0] & paths[1]
+        kinds = [self._place(0, name, common) for name in ours], [self._place(1, name, common) for name in theirs]
+        pairs = self._modules(ours, theirs, kinds) if common else []
+        taken = {i for i, _ in pairs}, {j for _, j in pairs}
+        left = [i for i in range(len(ours)) if i not in taken[0]], [j for j in range(len(theirs)) if j not in taken[1]]
+        shown = [kinds[0][i] for i in left[0]], [kinds[1][j] for j in left[1]]
+        details = self._details([ours[i] for i in left[0]], [theirs[j] for j in left[1]])
+        pairs += [(left[0][i], left[1][j]) for i, j in align(*shown, details, only_alike=True)]
+        return [(ours[i], theirs[j]) for i, j in pairs]
 
     def _open(self, side: int, names: list[str]) -> list[str]:
         opened: list[str] = []
@@ -158,11 +179,12 @@ class Siblings:
             opened.extend(self.trees[side].get(name) or [name])
         return opened
 
-    def _place(self, side: int, name: str) -> Hashable:
+    def _place(self, side: int, name: str, common: set[str]) -> Hashable:
         parts = self.sides[side].parts(name)
         if not parts.is_module:
             return self.sides[side].meaning(parts)
-        return "", self.sides[side].path(name).rpartition(".")[2], self.sides[side].class_name(name)
+        path = self.sides[side].path(name)
+        return ("", path) if path in common else ("", path.rpartition(".")[2], self.sides[side].class_name(name))
 
 
 def _in_order(ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:
