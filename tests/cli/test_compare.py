@@ -56,16 +56,7 @@ def test_exit_zero_does_not_hide_that_it_could_not_be_done(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     "options",
     [
-        ["--xlsx"],
-        ["-fm"],
-        ["-cm"],
-        ["-cm", "map.yaml"],
-        ["-am", "map.yaml"],
-        ["-lm", "map.yaml"],
-        ["-da"],
         ["-tensor_log"],
-        ["--rank", "0", "1"],
-        ["--step", "0"],
         ["--consistent_check", "--backend", "fsdp"],
         ["--config", "x.yaml"],
         ["-m", "offline_data"],

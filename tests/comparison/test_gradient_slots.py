@@ -69,7 +69,8 @@ def test_gradients_in_other_places_find_each_other_where_their_shapes_tell(tmp_p
     target = write_dump(tmp_path / "t", _frozen(True), construct=construct)
     golden = write_dump(tmp_path / "g", _frozen(False, (4,)), construct=construct)
     rows = read_csv(compare(target, golden, tmp_path / "o").reports[0].csv)
-    found = {(row["NPU Name"], row["Bench Name"]): row["Result"] for row in rows if "backward.output" in row["NPU Name"] + row["Bench Name"]}
+    of_slots = [row for row in rows if "backward.output" in row["NPU Name"] + row["Bench Name"]]
+    found = {(row["NPU Name"], row["Bench Name"]): row["Result"] for row in of_slots}
     name = "Functional.linear.0.backward.output"
     assert found == {(f"{name}.0", f"{name}.1"): "pass", ("N/A", f"{name}.0"): "unmatched"}
 

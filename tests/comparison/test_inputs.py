@@ -125,7 +125,7 @@ def test_a_broken_rank_is_named_and_the_rest_compared(tmp_path: Path) -> None:
     assert [report.pair.label for report in outcome.reports] == ["rank2"]
     assert outcome.exit_code == 2
     assert "is cut off" in outcome.failures[0].message and outcome.failures[0].pair.label == "rank0"
-    assert outcome.plan.problems == (f"{tmp_path}/b/rank1 of the golden dump has no dump.json",)
+    assert outcome.plan.problems == (f"{tmp_path}/b/rank1 of the golden dump has no dump.json or debug.json",)
 
 
 def test_results_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_what_cannot_be_compared_is_said_in_one_sentence(make: object, message: 
 
 def test_an_empty_directory(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(UsageError, match=r"holds no dump: no dump\.json, rank\*, proc\* or step\* in it"):
+    with pytest.raises(UsageError, match=r"holds no dump: no dump\.json, debug\.json, rank\*, proc\* or step\* in it"):
         make_plan(tmp_path / "a", tmp_path / "a")
 
 
@@ -223,3 +223,42 @@ def test_no_common_step(tmp_path: Path) -> None:
     dump(tmp_path / "b" / "step1" / "rank0")
     with pytest.raises(UsageError, match="step0 is in the target only"):
         compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+
+
+def test_only_some_steps_and_ranks(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        for step in range(3):
+            for rank in range(3):
+                dump(tmp_path / side / f"step{step}" / f"rank{rank}")
+    plan = make_plan(tmp_path / "a", tmp_path / "b", frozenset({0, 2}), frozenset({1}))
+    assert [pair.title for pair in plan.pairs] == ["step0 rank1", "step2 rank1"]
+    assert (plan.one_sided, plan.problems) == ((), ())
+    assert [pair.title for pair in make_plan(tmp_path / "a" / "step0", tmp_path / "b" / "step1", None, frozenset({0, 2})).pairs] == [
+        "rank0",
+        "rank2",
+    ]
+
+
+def test_a_step_or_rank_that_is_nowhere_is_named(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        dump(tmp_path / side / "step0" / "rank0")
+    with pytest.raises(UsageError, match=r"--step 3: there is no such step on either side; there are: 0"):
+        make_plan(tmp_path / "a", tmp_path / "b", frozenset({0, 3}))
+    with pytest.raises(UsageError, match=r"--rank 1: no such rank in .*; there are: 0"):
+        make_plan(tmp_path / "a", tmp_path / "b", None, frozenset({1}))
+
+
+def test_a_rank_that_one_side_lacks_is_told(tmp_path: Path) -> None:
+    for name in ("a/step0/rank0", "a/step0/rank1", "b/step0/rank0", "a/step1/rank1", "b/step1/rank1"):
+        dump(tmp_path / name)
+    plan = make_plan(tmp_path / "a", tmp_path / "b", None, frozenset({1}))
+    assert [pair.title for pair in plan.pairs] == ["step1 rank1"]
+    assert plan.one_sided == ("step0 rank1 is in the target only",)
+
+
+def test_steps_and_ranks_of_what_has_none(tmp_path: Path) -> None:
+    target, golden = dump(tmp_path / "a" / "rank0"), dump(tmp_path / "b" / "rank0")
+    with pytest.raises(UsageError, match=r"--step picks steps of a dump root, and .* is a step directory"):
+        make_plan(tmp_path / "a", tmp_path / "b", frozenset({0}))
+    with pytest.raises(UsageError, match=r"--rank picks ranks of a dump root or a step directory, and .* is a dump file"):
+        make_plan(target, golden, None, frozenset({0}))

@@ -127,7 +127,19 @@ def test_good_load(load: Load, warnings: list[str]) -> None:
     found = load({"load": {"path": ".", "modules": modules, "step": ["0-2"], "rank": None, "dump_after_load": True}}).load
     assert found is not None
     assert (found.path, found.modules, found.step, found.rank, found.dump_after_load) == (".", tuple(modules), {0, 1, 2}, set(), True)
+    assert (found.cast, found.source_step, found.source_rank) == (False, None, None)
+    more = {"cast": True, "source_step": 0, "source_rank": 3}
+    found = load({"load": {"path": ".", "modules": modules, **more}}).load
+    assert found is not None
+    assert (found.cast, found.source_step, found.source_rank) == (True, 0, 3)
     assert warnings == []
+
+
+def test_what_is_recorded_with_load(load: Load) -> None:
+    section = {"path": ".", "modules": ["Module.a.B.forward.0"]}
+    assert load({}).records
+    assert not load({"load": section}).records
+    assert load({"load": {**section, "dump_after_load": True}}).records
 
 
 WRONG_COMMON = [
@@ -194,6 +206,9 @@ WRONG_IN_SECTIONS = [
     ("acc_check", "error_data_path", 1, 'must be a string, for example "./"'),
     ("load", "dump_after_load", "true", "must be true or false"),
     ("load", "step", 0, 'must be a list, for example [0, "2-4"]'),
+    ("load", "cast", 1, "must be true or false"),
+    *(("load", "source_step", value, "must be one whole number from 0 to 1000000") for value in ([0], "0", -1, True, 1.0, 1000001)),
+    ("load", "source_rank", "1-2", "must be one whole number from 0 to 1000000"),
     ("load", "modules", "Module.a.B.forward.0", 'must be a list, for example ["Module.relu.ReLU.forward.0"]'),
     ("load", "modules", [], "must name at least one module call; an empty list does not mean all"),
     ("load", "modules", ["Module.a.B.forward.0"] * 2, 'names "Module.a.B.forward.0" twice'),
@@ -258,6 +273,12 @@ def test_wrong_values_on_mindspore(problems: Problems, section: str, field: str,
     lines = problems({"task": section, "level": "L2", section: {field: value}}, framework="mindspore")
     assert len(lines) == 1
     assert lines[0].startswith(f'config.json: "{section}"."{field}" is {json.dumps(value)}: {reason}')
+
+
+def test_load_without_a_path(problems: Problems) -> None:
+    assert problems({"load": {"modules": ["Module.a.B.forward.0"]}}) == [
+        'config.json: "load"."path" is missing: it is required, for example "/home/data_dump_a"'
+    ]
 
 
 def test_required_fields_of_load(problems: Problems) -> None:

@@ -27,6 +27,10 @@ KNOWN = [
     ("Module.a.forward.0.Linear.backward.1", ModuleName("a.forward.0", "Linear", "backward", 1)),
     ("loss.0.debug", DebugName("loss", 0)),
     ("my.value_grad.2.debug", DebugName("my.value_grad", 2)),
+    ("y_grad.0.debug.pass1", DebugName("y_grad", 0, 1)),
+    (".0.debug", DebugName("", 0)),
+    ("x.0.debug.0.debug", DebugName("x.0.debug", 0)),
+    ("fc.forward.0.debug", DebugName("fc.forward", 0)),
 ]
 
 
@@ -42,8 +46,8 @@ def test_known(text: str, name: names.EntryName) -> None:
         "", ".", "...", "forward", "optimizer", "Torch.add.forward", "Torch.add.x.forward", "Torch.add.01.forward", "Torch.add.-1.forward",
         "Torch.add.².forward", "Module.forward.0", "Module.fc.Linear.sideways.0",
         "Other.fc.Linear.forward.0", "Torch.add.0.forward.pass0",
-        "Torch.add.0.forward.pass", "Torch.add.0.forward.pass01", "x.debug", ".0.debug",
-        "x.0.debug.pass1", ".add.0.forward", "Torch..0.forward",
+        "Torch.add.0.forward.pass", "Torch.add.0.forward.pass01", "x.debug", "0.debug", "x.01.debug",
+        ".add.0.forward", "Torch..0.forward",
         "Module..Linear.forward.0", "Module.fc..forward.0",
     ],
 )  # fmt: skip

@@ -126,7 +126,7 @@ def forget_debugger() -> None:
     """End what is recorded and let the next construction make a new debugger."""
     if PrecisionDebugger._session is not None:
         PrecisionDebugger.stop()
-        if PrecisionDebugger._session.step is not None:
+        if PrecisionDebugger._session.step is not None or PrecisionDebugger._session.saving.step is not None:
             PrecisionDebugger.step()
     PrecisionDebugger._instance = None
     PrecisionDebugger._session = None

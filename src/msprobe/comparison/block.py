@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import Measured
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
+from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
 
@@ -20,7 +21,7 @@ _REORDERING = (
 
 
 class Line(NamedTuple):
-    """One line of output. `style`: "" or a meaning that the terminal may colour: head, good, bad, dim."""
+    """One line of output. `style`: "" or a meaning that the terminal may colour: lead, head, good, bad, dim."""
 
     text: str
     style: str = ""
@@ -36,13 +37,11 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line(f"  in the golden run at {location.golden}")
     if location.inner is not None:
         yield Line(f"  its last recorded call is made at {location.inner}")
-    if difference.call.name.startswith("Distributed."):
-        yield Line("  It is a communication: the difference may have come from another rank.")
     for ours, theirs in difference.call.pair.rows:
         if theirs is None and ours is not None:
-            yield Line(f"  {ours.key}: in the target only")
+            yield Line(f"  {ours.key or ours.name}: in the target only")
         elif ours is None and theirs is not None:
-            yield Line(f"  {theirs.key}: in the golden dump only")
+            yield Line(f"  {theirs.key or theirs.name}: in the golden dump only")
     if not difference.of_values and difference.dtypes is None:  # not the same call, or no value that differs
         return
     for row in difference.rows[:_SHOWN_ROWS]:
@@ -64,9 +63,9 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     kind = ours.dtype if (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape) else f"{ours.dtype} {ours.shape}, golden {theirs.dtype}"
     shape = theirs.shape if kind != ours.dtype else ours.shape
     if ours.kind != "tensor" or theirs.kind != "tensor":
-        yield Line(f"  {ours.key}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
+        yield Line(f"  {ours.key or ours.name}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
         return
-    yield Line(f"  {ours.key} ({kind} {shape})")
+    yield Line(f"  {ours.key or ours.name} ({kind} {shape})")
     if mode == "md5":
         yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
         return
@@ -75,7 +74,8 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     yield from map(Line, _table(table))
     if measure.max_abs is not None and ours.shape == theirs.shape:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
-        yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}")
+        how_much = explained(measure) if ours.dtype == theirs.dtype else ""
+        yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}{': ' if how_much else ''}{how_much}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msprobe.comparison.match import CallPair, RowPair
 from msprobe.comparison.measure import Agreement, Measure
-from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.names import EntryName, gradient_of, parse
 from msprobe.comparison.rows import Row
 
 UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_with_format"})
@@ -95,20 +95,22 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
     inputs = parameters = outputs = Agreement.UNKNOWN
     grad_differs = dtype_differs = False
     for row, measure in zip(pair.rows, measures, strict=True):
-        if measure is None or row.target is None:
+        ours, theirs = row
+        if measure is None or ours is None or theirs is None:
             continue
-        role, agreement = row.target.role, measure.agreement
-        grad_differs = grad_differs or requires_grad_differs(row)
-        dtype_differs = dtype_differs or dtypes_differ(row)
+        role, agreement = ours.role, measure.agreement
+        if ours is not theirs:
+            grad_differs = grad_differs or (ours.requires_grad != theirs.requires_grad and requires_grad_differs(row))
+            dtype_differs = dtype_differs or (ours.dtype != theirs.dtype and dtypes_differ(row))
         if role == "input":
-            if agreement > inputs and (written is None or not is_overwritten(row.target, written)):
+            if agreement > inputs and (written is None or not is_overwritten(ours, written)):
                 inputs = agreement
             elif agreement is Agreement.DIFFERENT and parts.api in _KEEPS_SOME:
                 ignored_outputs = True
         elif role == "parameters":
-            parameters = max(parameters, agreement)
-        else:
-            outputs = max(outputs, agreement)
+            parameters = agreement if agreement > parameters else parameters
+        elif agreement > outputs:
+            outputs = agreement
     if ignored_outputs:
         outputs = Agreement.UNKNOWN
     rows = tuple(map(Measured, pair.rows, measures))
@@ -149,7 +151,11 @@ def execution_order(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
 
     dump.json has that order, but for one thing: the gradients of a module's parameters may stand before the module's own backward entry,
     which tells whether what came into that backward pass agreed. They are moved behind it.
+
+    debug.json has gradients beside the values they belong to; they came after all values, the last saved value's first.
     """
+    if calls and all(call.parts.direction == "debug" for call in calls):
+        return _values_then_gradients(calls)
     last: dict[str, int] = {}
     for index, call in enumerate(calls):
         if call.parts.is_module and call.parts.direction == "backward":
@@ -165,3 +171,13 @@ def execution_order(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
         if waiting and direction == "backward" and call.parts.is_module:
             ordered.extend(waiting.pop(base, ()))
     return ordered
+
+
+def _values_then_gradients(calls: Sequence[MeasuredCall]) -> list[MeasuredCall]:
+    values: list[MeasuredCall] = []
+    gradients: list[MeasuredCall] = []
+    names: set[str] = set()
+    for call in calls:
+        (gradients if gradient_of(call.name) in names else values).append(call)
+        names.add(call.name)
+    return [*values, *reversed(gradients)]

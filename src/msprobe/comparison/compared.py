@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.first_difference import Findings
@@ -28,6 +29,7 @@ class Compared:
         parents, golden_parents: construct.json, entry name -> name of the module around it.
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         notes: what the reader should know, one sentence each.
+        tensor_dirs: where target and golden dump keep their tensor files.
     """
 
     pair: DumpPair
@@ -43,3 +45,4 @@ class Compared:
     golden_parents: Mapping[str, str | None]
     other_calls: bool
     notes: tuple[str, ...]
+    tensor_dirs: tuple[Path, Path] | None = None

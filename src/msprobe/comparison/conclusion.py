@@ -9,11 +9,18 @@ from msprobe.comparison.headline import headline
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.reasons import joined
 
+BLIND = (
+    "  Max, Min, Mean and Norm do not show everything: the same values in another order (a transposed weight, a permuted batch) have the"
+    " same four; summary_mode md5 or task tensor tells them apart"
+)
+
 
 def conclusion(outcome: Outcome) -> Iterator[Line]:
     """The last lines. Nothing when no value at all could be measured: standard error tells of that."""
     if not outcome.reports or any(report.nothing_measured for report in outcome.reports):
         return
+    if any(report.mode == "statistics" for report in outcome.reports):
+        yield Line(BLIND, "dim")
     slight = next((report for report in outcome.reports if report.findings.first is not None), None)
     why = _why(outcome)
     rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)

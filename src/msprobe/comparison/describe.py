@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from msprobe.comparison.block import Line, block
 from msprobe.comparison.conclusion import call_without_partner, conclusion, sole_call
 from msprobe.comparison.headline import headline
-from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, unmatched_first
+from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.previous_step import look_back
+from msprobe.comparison.sentence import lead
+from msprobe.comparison.spread import received, spread
 
 _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
@@ -18,7 +21,10 @@ _AFTER_A_CALL = {"requires_grad": "First requires_grad that differs", "sequence"
 
 
 def describe(outcome: Outcome) -> Iterator[Line]:
-    """What the user is told, in order: counts, where the files lie, and last, where the eye rests, the first difference."""
+    """What the user is told, in order: the sentence, counts, where the files lie, and last, where the eye rests, the first difference."""
+    first = lead(outcome)
+    if first:
+        yield Line(first, "lead")
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -37,9 +43,13 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"note: ... and {len(notes) - _SHOWN_NOTES} more notes", "dim")
     if outcome.summary is None or len(outcome.reports) <= _SHOWN_FILES:
         for report in outcome.reports:
-            yield Line(f"result: {report.csv}")
+            for path in (report.csv, report.xlsx, report.jsonl):
+                if path is not None:
+                    yield Line(f"result: {path}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
+    if outcome.html is not None:
+        yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)
 
 
@@ -77,6 +87,7 @@ def _differences(outcome: Outcome) -> Iterator[Line]:
         yield from conclusion(outcome)
         return
     chosen = ranks[0]
+    search = search_step(outcome, chosen.pair.step)
     many = len(outcome.reports) > 1
     yield Line("")
     if unmatched_first(chosen):
@@ -85,9 +96,11 @@ def _differences(outcome: Outcome) -> Iterator[Line]:
         yield from _value_first(chosen, outcome, many)
     for other in ranks[1 : _SHOWN_RANKS + 1]:
         what = sole_call(other) if unmatched_first(other) else headline(other.findings.first) if other.findings.first is not None else ""
-        yield Line(f"  First difference{_of(other, many)}: {what}")
+        yield Line(f"  First difference{_of(other, many)}: {what}{received(other, search)}")
     if len(ranks) > _SHOWN_RANKS + 1:
         yield Line(f"  ... and {len(ranks) - _SHOWN_RANKS - 1} more")
+    for note in search.notes:
+        yield Line(f"  {note}", "bad")
     yield Line("")
 
 
@@ -122,6 +135,7 @@ def _below(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
     first, value = report.findings.first, report.findings.value
     assert first is not None
     yield from block(first, report.location, report.mode)
+    yield from spread(report, outcome)
     if first.kind == "requires_grad" and value is not None:
         yield Line(f"First value that differs: {headline(value)}", "head")
         yield from block(value, report.value, report.mode)
@@ -142,6 +156,8 @@ def _beyond(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
             where = "" if other is report else _of(other, many)
             yield Line(f"First difference beyond rounding{where}: {headline(found[0])}", "head")
             yield from block(*found, other.mode)
+            if other is not report:
+                yield from (Line(f"  {text}") for text in look_back(outcome.reports, other, found[0]))
             return
     yield Line("  So is every later one.", "dim")
 

@@ -63,7 +63,7 @@ class Findings:
 
     Attributes:
         exact: whether values had to be equal in every recorded bit to agree; otherwise, up to rounding. Not exact when no floating-point
-            tensor of the two dumps is bit-identical, or when two tools made them.
+            tensor of the two dumps is bit-identical, when two tools made them, or when the two runs compute in different precision.
         first: the first difference, None when nothing differs.
         value: when `first` is one of requires_grad, the first difference of a value.
         beyond_rounding: when the first difference of a value is within rounding, the first one that is not.
@@ -94,7 +94,7 @@ def find(
         may_be_exact: bits can be expected to agree at all; statistics of two tools do not, as each adds up in its own way.
     """
     order = execution_order(calls)
-    exact = may_be_exact and _anything_identical(order)
+    exact = may_be_exact and _anything_identical(order) and not other_precision(order)
     search = _Search(order, parents, golden_parents or {})
     bound = Agreement.ROUNDING if exact else Agreement.DIFFERENT
     first = search.run(bound)
@@ -116,6 +116,24 @@ def _anything_identical(calls: Sequence[MeasuredCall]) -> bool:
             if same and ours is not None and ours.kind == "tensor" and ours.value != 0 and _is_floating(ours.dtype):
                 return True
     return False
+
+
+def other_precision(calls: Sequence[MeasuredCall]) -> bool:
+    """Whether one run as a whole computes in another dtype: more than half of the floating-point parameters and inputs that no recorded
+    call put out have one."""
+    if not any(call.dtype_differs for call in calls):
+        return False
+    put_out: set[object] = set()
+    same = other = 0
+    for call in calls:
+        for (ours, theirs), _ in call.rows:
+            if ours is None or theirs is None or ours.kind != "tensor" or not (_is_floating(ours.dtype) and _is_floating(theirs.dtype)):
+                continue
+            if ours.role in ("output", "parameters_grad"):
+                put_out.add(ours.statistics)
+            elif ours.statistics not in put_out and call.parts.direction == "forward":
+                same, other = same + (ours.dtype == theirs.dtype), other + (ours.dtype != theirs.dtype)
+    return other > same
 
 
 def _is_floating(dtype: str) -> bool:

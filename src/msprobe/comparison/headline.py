@@ -23,6 +23,8 @@ def headline(difference: FirstDifference) -> str:
 
 def _sentence(difference: FirstDifference) -> str:
     call = difference.call.name
+    if difference.call.parts.direction == "debug":
+        return _saved(difference)
     module = difference.module
     inside = f" in {module}" if module is not None else ""
     names = _keys(difference)
@@ -87,6 +89,12 @@ def _requires_grad(difference: FirstDifference, inside: str) -> str:
     same = "; that of its inputs agrees" if target.role == "output" else ""
     values = f"target {target.requires_grad}, golden {golden.requires_grad}"
     return f"requires_grad of {what} of {difference.call.name}{inside} differs: {values}{same}"
+
+
+def _saved(difference: FirstDifference) -> str:
+    """A value saved by hand: `saved value x2.0.debug differs`, `a and b.0 of saved value nest.0.debug differ`."""
+    keys = [key for key in _keys(difference) if key]
+    return f"{f'{listed(keys)} of ' if keys else ''}saved value {difference.call.name} {_verb(difference)}"
 
 
 def _inputs(difference: FirstDifference) -> str:

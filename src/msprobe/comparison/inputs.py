@@ -51,15 +51,16 @@ class Plan:
     problems: tuple[str, ...]
 
 
-def make_plan(target: Path, golden: Path) -> Plan:
+def make_plan(target: Path, golden: Path, steps: frozenset[int] | None = None, ranks: frozenset[int] | None = None) -> Plan:
     """Looks at the two paths.
 
     Args:
         target, golden: two dump files, two directories with a dump file, two step directories (`rank*` or `proc*` inside), or two dump
             roots (`step*` inside).
+        steps, ranks: only these are compared, None for all. Processes without a rank have none of `ranks`.
 
     Raises:
-        UsageError: a path does not exist or holds no dump, or the two are not of one kind.
+        UsageError: a path does not exist or holds no dump, or the two are not of one kind; `steps` or `ranks` name what is not there.
     """
     levels = (_level(target, "target"), _level(golden, "golden"))
     if levels[0] != levels[1]:
@@ -67,13 +68,21 @@ def make_plan(target: Path, golden: Path) -> Plan:
             f"the two paths are not of one kind: {target} is {_WORDS[levels[0]]}, {golden} is {_WORDS[levels[1]]};"
             " give two files, two rank directories, two step directories or two dump roots"
         )
+    if steps is not None and levels[0] != "root":
+        raise UsageError(f"--step picks steps of a dump root, and {target} is {_WORDS[levels[0]]}")
     if levels[0] == "file":
+        if ranks is not None:
+            raise UsageError(f"--rank picks ranks of a dump root or a step directory, and {target} is {_WORDS['file']}")
         return Plan("file", (_file_pair(target, golden),), (), ())
-    plan = _Planner()
+    plan = _Planner(ranks)
     if levels[0] == "step":
         plan.step(target, golden, None)
     else:
-        plan.both(layout.steps(target), layout.steps(golden), "step", plan.step)
+        plan.both(*_picked((layout.steps(target), layout.steps(golden)), steps, "step", "--step"), "step", plan.step)
+    missing = sorted((ranks or frozenset()) - plan.ranks_seen)
+    if missing:
+        have = ", ".join(map(str, sorted(plan.ranks_seen))) or "none"
+        raise UsageError(f"--rank {','.join(map(str, missing))}: no such rank in {target} and {golden}; there are: {have}")
     if not plan.pairs and not plan.problems:
         raise UsageError(f"nothing in {target} has a partner in {golden}: " + "; ".join(plan.one_sided))
     return Plan(levels[0], tuple(plan.pairs), tuple(plan.one_sided), tuple(plan.problems))
@@ -100,7 +109,7 @@ def _level(path: Path, side: str) -> Level:
             return "root"
     except OSError as error:
         raise UsageError(f"the {side} path {path} cannot be read: {error.strerror}") from None
-    raise UsageError(f"the {side} path {path} holds no dump: no {layout.DUMP}, rank*, proc* or step* in it")
+    raise UsageError(f"the {side} path {path} holds no dump: no {layout.DUMP}, {layout.DEBUG}, rank*, proc* or step* in it")
 
 
 def _dump_file(directory: Path) -> Path | None:
@@ -143,8 +152,28 @@ def _name_one(target: Path, golden: Path, inside: Sequence[Mapping[int, Path]]) 
     return f"{'; '.join(held)}{'; ' if held else ''}name one directory of each side, as in {' '.join(options)}"
 
 
+def _picked(
+    sides: tuple[Mapping[int, Path], Mapping[int, Path]], wanted: frozenset[int] | None, word: str, option: str
+) -> tuple[Mapping[int, Path], Mapping[int, Path]]:
+    """Those of both sides that are wanted. One that neither side has is an error: to leave it out in silence would look like a pass."""
+    if wanted is None:
+        return sides
+    there = sides[0].keys() | sides[1].keys()
+    missing = sorted(wanted - there)
+    if missing:
+        have = ", ".join(map(str, sorted(there)))
+        raise UsageError(f"{option} {','.join(map(str, missing))}: there is no such {word} on either side; there are: {have}")
+    return _only(sides[0], wanted), _only(sides[1], wanted)
+
+
+def _only(paths: Mapping[int, Path], wanted: frozenset[int]) -> dict[int, Path]:
+    return {number: path for number, path in paths.items() if number in wanted}
+
+
 class _Planner:
-    def __init__(self) -> None:
+    def __init__(self, wanted_ranks: frozenset[int] | None = None) -> None:
+        self.wanted_ranks = wanted_ranks
+        self.ranks_seen: set[int] = set()
         self.pairs: list[DumpPair] = []
         self.one_sided: list[str] = []
         self.problems: list[str] = []
@@ -169,7 +198,13 @@ class _Planner:
         except OSError as error:
             self.problems.append(f"{where}{error.filename} cannot be read: {error.strerror}")
             return
-        if ranks[0] and ranks[1]:
+        self.ranks_seen |= ranks[0].keys() | ranks[1].keys()
+        if self.wanted_ranks is not None:
+            ranks = _only(ranks[0], self.wanted_ranks), _only(ranks[1], self.wanted_ranks)
+            procs = {}, {}
+            if not ranks[0] and not ranks[1]:
+                return
+        if (ranks[0] and ranks[1]) or self.wanted_ranks is not None:
             # Processes without a rank beside ranks only prepare data.
             self.both(*ranks, "rank", lambda a, b, _: self.leaf(a, b, number), where)
             return
@@ -190,9 +225,11 @@ class _Planner:
     def leaf(self, target: Path, golden: Path, number: int | None) -> None:
         files: list[Path] = []
         for side, directory in (("target", target), ("golden dump", golden)):
-            found = _dump_file(directory)
+            both = (name for name in (layout.DUMP, layout.DEBUG) if (target / name).is_file() and (golden / name).is_file())
+            common = next(both, None)
+            found = directory / common if common else _dump_file(directory)
             if found is None:
-                self.problems.append(f"{directory} of the {side} has no {layout.DUMP}")
+                self.problems.append(f"{directory} of the {side} has no {layout.DUMP} or {layout.DEBUG}")
             else:
                 files.append(found)
         if len(files) == 2:

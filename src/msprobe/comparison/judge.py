@@ -10,7 +10,10 @@ from typing import Any, Literal, NamedTuple
 from msprobe.comparison import thresholds
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input, returns_memory
 from msprobe.comparison.gradient_slots import REASON as SHIFTED
-from msprobe.comparison.measure import Agreement, Measure, slight_of
+from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.judging.hints import hint
+from msprobe.comparison.judging.words import explained
+from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Row
 
@@ -46,13 +49,18 @@ CRC = "error: The CRC-32 value of NPU differs from that of the bench."
 # Ours.
 OUTPUT = "error: The output differs although the inputs and parameters agree."
 OUTPUT_SLIGHT = "warning: The output differs by more than rounding although the inputs and parameters agree."
-OUTPUT_FOLLOWS = "warning: The output differs, as inputs or parameters do."
+FOLLOWS = "follows: "
+OUTPUT_FOLLOWS = "warning: follows: The output differs, as inputs or parameters do."
 INPUT = "error: The input differs although no call before it gave a difference."
-INPUT_FOLLOWS = "warning: The input differs."
+INPUT_FOLLOWS = "warning: follows: The input differs, as something before it does."
 INPUT_OVERWRITTEN = "warning: The input differs; the call overwrites it, so it may never have held a value."
 PARAMETER = "error: The parameter differs."
+SAVED = "error: The saved value differs."
+SAVED_SLIGHT = "warning: The saved value differs by more than rounding."
 GRADIENT = "error: The gradient differs although everything before it agrees."
-GRADIENT_FOLLOWS = "warning: The gradient differs, as values before it do."
+GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it do."
+CHECKSUM_FOLLOWS = "follows: Something before it differs."
+FILL = "warning: Masked positions hold another fill value on each side; of the others only the maximum was compared."
 MEMORY = "not compared: the call returns uninitialised memory."
 
 
@@ -150,12 +158,14 @@ def _is_source(row: Row) -> bool:
 def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> Verdict:
     if measure.reason == SHIFTED:  # neither shape nor dtype of the two says anything
         return Verdict("not compared", (f"not compared: {SHIFTED}",))
+    if measure.reason == ABSENT:
+        return Verdict("unmatched", (f"unmatched: {ABSENT}",))
     if context.mode == "md5":
         return _judge_checksum(measure, context)
     is_output = ours.role == "output"
     errors: list[str] = []
     warnings: list[str] = []
-    if _is_nonfinite(ours) and not _is_nonfinite(theirs):
+    if _is_nonfinite(ours) and not _is_nonfinite(theirs) and not measure.filled:
         errors.append(NONFINITE)
     if is_output:
         _reference_output_rules(measure, context, errors, warnings)
@@ -170,15 +180,30 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
     if measure.agreement is Agreement.UNKNOWN:
         reason = (f"not compared: {measure.reason}",)
         return Verdict("error", (*errors, *reason)) if errors else Verdict("not compared", reason)
+    ruled = bool(errors or warnings)  # by a rule of the existing tool: its text stands alone
+    notes: list[str] = []
     if measure.agreement is Agreement.DIFFERENT and not errors:
         message = _value_rule(ours, theirs, measure, context)
         if message == MEMORY:
             return Verdict("not compared", (message,))
-        if message.startswith("error") or not warnings:
-            (errors if message.startswith("error") else warnings).append(message)
-    if errors:
-        return Verdict("error", (*errors, *warnings))
-    return Verdict("warning", tuple(warnings)) if warnings else _PASS
+        if message.startswith("error"):
+            errors.append(message)
+            notes = [_size(measure), hint(ours, theirs, measure)]
+        elif not ruled or FOLLOWS in message:
+            warnings.append(message)
+            notes = [] if ruled else [_size(measure)]
+    if measure.filled:
+        warnings.append(FILL)
+    if DTYPE in errors:
+        notes = [_size(measure)]
+    if not (errors or warnings):
+        return _PASS
+    return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))
+
+
+def _size(measure: Measure) -> str:
+    how_much = explained(measure)
+    return f"size: {how_much}." if how_much else ""
 
 
 def _judge_checksum(measure: Measure, context: _Context) -> Verdict:
@@ -188,7 +213,12 @@ def _judge_checksum(measure: Measure, context: _Context) -> Verdict:
         return _PASS
     if returns_memory(context.call.parts):
         return Verdict("not compared", (MEMORY,))
-    return Verdict("error", (CRC,))
+    return Verdict("error", (CRC, CHECKSUM_FOLLOWS) if _only_follows(context) else (CRC,))
+
+
+def _only_follows(context: _Context) -> bool:
+    """Whether something before the call, or what came into it, differs."""
+    return (context.explained or context.came_in is Agreement.DIFFERENT) and not context.starts
 
 
 def _reference_output_rules(measure: Measure, context: _Context, errors: list[str], warnings: list[str]) -> None:
@@ -235,6 +265,8 @@ def _value_rule(ours: Row, theirs: Row, measure: Measure, context: _Context) -> 
     if context.came_in is Agreement.DIFFERENT or context.call.outputs is Agreement.UNKNOWN:
         return OUTPUT_FOLLOWS
     bound = slight_of(ours.dtype, theirs.dtype)
+    if context.call.parts.direction == "debug":
+        return SAVED if context.starts or bound == 0 or measure.size > bound else SAVED_SLIGHT
     if context.starts or measure.size > bound > 0:
         return OUTPUT
     if bound == 0:  # integers, bool, plain values: a rounded input may move an argmax, equal inputs may not
@@ -251,6 +283,8 @@ def _scalars_differ(ours: Row, theirs: Row) -> bool:
         return False
     a: Any = ours.value
     b: Any = theirs.value
+    if is_fill(a) and is_fill(b):
+        return False
     return bool(a != b and not (a != a and b != b))
 
 

@@ -35,6 +35,8 @@ class Measure(NamedTuple):
         cosine, thousandth: Cosine and One Thousandth Err Ratio, None where they have no value (tensors).
         max_abs: largest absolute difference of an element (tensors) or of Max, Min, Mean and Norm.
         lost: nothing was measured although at least one side recorded something to measure.
+        expected: the relative size up to which rounding explains a difference, 0 where that was not asked (see judging).
+        filled: masked positions hold another fill value on each side; `size` is that of Max alone.
     """
 
     cells: tuple[Any, ...]
@@ -46,6 +48,8 @@ class Measure(NamedTuple):
     thousandth: float | None = None
     max_abs: float | None = None
     lost: bool = False
+    expected: float = 0.0
+    filled: bool = False
 
 
 class Measurer(Protocol):
@@ -81,10 +85,16 @@ def compare_values(target: Any, golden: Any) -> tuple[Agreement, float]:
         size = relative_difference(target, golden, 0.0)
         if size == 0.0:
             return Agreement.SAME, 0.0
-        if isinstance(target, float) and isinstance(golden, float) and size <= SCALAR_ROUNDING:
+        if isinstance(target, float) and isinstance(golden, float) and (size <= SCALAR_ROUNDING or (is_fill(target) and is_fill(golden))):
             return Agreement.ROUNDING, size
         return Agreement.DIFFERENT, size
     return Agreement.DIFFERENT, math.inf
+
+
+def is_fill(value: Any) -> bool:
+    """Whether a number is what masks are filled with: minus infinity, or the lowest number of float16 or a wider dtype (to which a
+    logit may have been added)."""
+    return type(value) is float and (value <= -3.3e38 or -65504.0 <= value <= -64000.0)
 
 
 def relative_difference(target: int | float, golden: int | float, scale: float) -> float:

@@ -33,7 +33,7 @@ def parse(name: str) -> EntryName:
     if isinstance(parts, names.ModuleName):
         return EntryName(parts.operation, parts.direction, True, "", f".pass{parts.extra_pass}" if parts.extra_pass else "")
     if isinstance(parts, names.DebugName):
-        return EntryName(parts.operation, parts.direction, False, "", "")
+        return EntryName(parts.operation, parts.direction, False, "", f".pass{parts.extra_pass}" if parts.extra_pass else "")
     return EntryName(name, "", False, "", "")
 
 
@@ -45,3 +45,11 @@ def forward_of(name: str) -> str | None:
     if isinstance(parts, names.ApiName):
         return str(names.ApiName(parts.prefix, parts.api, parts.count, names.FORWARD))
     return str(names.ModuleName(parts.path, parts.class_name, names.FORWARD, parts.count, root=parts.root))
+
+
+def gradient_of(name: str) -> str | None:
+    """The saved value that an entry of debug.json may be the gradient of (`y.0.debug` of `y_grad.0.debug`); None for any other name."""
+    parts = names.parse(name)
+    if not isinstance(parts, names.DebugName) or not parts.name.endswith("_grad"):
+        return None
+    return str(names.DebugName(parts.name.removesuffix("_grad"), parts.count))

@@ -9,20 +9,26 @@ from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
 from msprobe.comparison.alignment.notes import pairing_notes
-from msprobe.comparison.calls import Measured, MeasuredCall, summarise
+from msprobe.comparison.calls import Measured, execution_order
+from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.mapping.names import renaming
-from msprobe.comparison.match import Around, CallPair, align, renamed_modules, unknown_names
+from msprobe.comparison.match import Around, align, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.comparison.previous_step import Gradients, gradients_of
+from msprobe.comparison.propagation import trace
+from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
-from msprobe.comparison.rows import Call, calls_of
+from msprobe.comparison.rows import Call
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
@@ -39,8 +45,12 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
-    return _report(compared, csv)
+    report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    if not options.reports:
+        return report
+    from msprobe.comparison.reports.writing import write_reports
+
+    return write_reports(report, compared, output, _stem(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -50,7 +60,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         DumpFormatError: one of the two cannot be read.
         UsageError: they hold different kinds of data, or have no value in common.
     """
-    target, golden = _read(pair.target), _read(pair.golden)
+    target = _read(pair.target)
+    golden = _read(pair.golden, target.calls)
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     mapping = options.data_mapping
@@ -68,7 +79,9 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
     measurer = _measurer(mode, target, golden)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
-    measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
+    measured = measure_calls(pairs, measurer, shifted, elsewhere)
+    if mode != "md5":
+        measured = weigh(measured, sampled=mode == "statistics")
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
@@ -95,15 +108,17 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
+        tensor_dirs=(target.tensor_dir, golden.tensor_dir),
     )
 
 
-def _report(compared: Compared, csv: Path) -> PairReport:
-    """What remains of a comparison when its rows are on disk."""
+def report_of(compared: Compared, csv: Path | None) -> PairReport:
+    """What remains of a comparison when its rows are on disk. `csv`: the file, None when none was written."""
     measured, findings = compared.calls, compared.findings
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
     stacks = compared.stacks or {}, compared.golden_stacks
+    order = execution_order(measured)
     return PairReport(
         compared.pair,
         compared.mode,
@@ -121,6 +136,9 @@ def _report(compared: Compared, csv: Path) -> PairReport:
         location(findings.beyond_rounding, *stacks),
         unmatched_frame(findings, *stacks),
         compared.notes,
+        trail_of(compared, order),
+        gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
+        trace(compared, order),
     )
 
 
@@ -133,15 +151,15 @@ class _Side(NamedTuple):
     calls: list[Call]
 
 
-def _read(path: Path) -> _Side:
-    dump = reader.read_dump(path)
+def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
+    dump, calls = read_calls(path, like)
     if dump.task == "structure":
         raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
     if dump.task not in ("statistics", "tensor"):
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
-    if not dump.data:
+    if not calls:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
-    return _Side(dump.task, dump.level, dump.tensor_dir, calls_of(dump.data, str(path)))
+    return _Side(dump.task, dump.level, dump.tensor_dir, calls)
 
 
 def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
@@ -156,17 +174,6 @@ def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
     from msprobe.comparison.measure_statistics import StatisticsMeasurer
 
     return StatisticsMeasurer()
-
-
-def _measure(call: CallPair, measurer: Measurer, outputs: Measure | None) -> MeasuredCall:
-    """`outputs`: what is said of the outputs instead of a measurement, None to measure them."""
-    if outputs is None:
-        return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
-    measures: list[Measure | None] = []
-    for ours, theirs in call.rows:
-        known = outputs if ours is not None and ours.role == "output" else None
-        measures.append((known or measurer(ours, theirs)) if ours is not None and theirs is not None else None)
-    return summarise(call, measures)
 
 
 def _starts(findings: Findings) -> set[str]:

@@ -18,12 +18,20 @@ class Options:
         fuzzy: calls that are left over are paired by their API and order alone, whatever module they are in (`-fm`).
         names: modules, classes and APIs of the target that are called otherwise on the golden side (`-cm`, `-am`, `-lm`, `--mapping`).
         tensors: values that are put together otherwise on the two sides (`--mapping`).
+        steps: numbers of the steps to compare, None for all (`--step`).
+        ranks: numbers of the ranks to compare, None for all (`--rank`).
+        diff_analyze: write the JSON files of the search over the ranks (`-da`).
+        reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
     """
 
     data_mapping: Mapping[str, str] | None = None
     fuzzy: bool = False
     names: Names = NO_NAMES
     tensors: TensorRules = NO_RULES
+    steps: frozenset[int] | None = None
+    ranks: frozenset[int] | None = None
+    diff_analyze: bool = False
+    reports: frozenset[str] = frozenset()
 
 
 DEFAULTS = Options()

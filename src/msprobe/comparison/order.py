@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.outcome import Location, Outcome, PairReport
+from msprobe.comparison.ranks import RankSearch, search_ranks
 
 _COMPUTES, _DATA, _RECEIVES, _COMMUNICATES = range(4)
 _RECEIVED_KINDS = ("input", "gradient")
@@ -25,7 +26,26 @@ def guilty_first(outcome: Outcome) -> Sequence[PairReport]:
     if not any(_counts(report) for report in outcome.reports):
         return []
     found = [report for report in outcome.reports if report.findings.first is not None or unmatched_first(report)]
-    return sorted((report for report in found if report.pair.step == found[0].pair.step), key=_blame)
+    return by_blame([report for report in found if report.pair.step == found[0].pair.step], search_step(outcome, found[0].pair.step))
+
+
+def search_step(outcome: Outcome, step: int | None) -> RankSearch:
+    """The search over the ranks of one step, those without a difference included: they take part in communication too."""
+    return search_ranks([report for report in outcome.reports if report.pair.step == step])
+
+
+def by_blame(reports: Sequence[PairReport], search: RankSearch) -> list[PairReport]:
+    """Reports of one step: first those whose difference came from no other rank, the earliest in the order of communication first."""
+
+    def key(report: PairReport) -> tuple[bool, bool, int, int]:
+        rank = report.trail.rank
+        if rank is None:
+            return False, False, 0, _blame(report)
+        blame = _blame(report)
+        # What came out of a communication with a rank that was not compared explains less than a call that computes something else.
+        return rank in search.received, blame == _COMMUNICATES and rank not in search.alike, search.layer.get(rank, 0), blame
+
+    return sorted(reports, key=key)
 
 
 def _counts(report: PairReport) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from msprobe.comparison.communication import Trail
 from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair, Plan
 from msprobe.comparison.judge import Mode, Result
+from msprobe.comparison.previous_step import Gradients
+from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
 
@@ -37,7 +40,7 @@ class PairReport:
     Attributes:
         pair: what was compared.
         mode: statistics, tensor or md5.
-        csv: the file written.
+        csv: the file written, None when nothing was to be written.
         matched: rows that both sides have.
         counts: rows by Result.
         lost: rows not compared though at least one side recorded something to compare; `lost_example` names the first and the reason.
@@ -47,11 +50,16 @@ class PairReport:
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         location: of the first difference; `value` and `beyond` of those of `findings`; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
+        xlsx, jsonl: the files written besides, None where they were not asked for.
+        page: its part of the HTML report, None where that was not asked for.
+        trail: what the search over the ranks needs.
+        gradients: what the next step's report may need, when its parameters differ.
+        propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
     """
 
     pair: DumpPair
     mode: Mode
-    csv: Path
+    csv: Path | None
     matched: int
     counts: Mapping[Result, int]
     lost: int
@@ -65,6 +73,30 @@ class PairReport:
     beyond: Location
     unmatched: Frame | None
     notes: tuple[str, ...]
+    trail: Trail = field(default_factory=Trail)
+    gradients: Gradients = field(default_factory=Gradients)
+    propagation: Propagation | None = None
+    xlsx: Path | None = None
+    jsonl: Path | None = None
+    page: Page | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """What one pair of dumps gives to the HTML report: gzip-compressed JSON, which the page unpacks when it is needed.
+
+    Attributes:
+        tree: names, parents and results of calls and rows.
+        code: stacks, with the lines around them.
+        blocks: the values of the rows, some thousand calls each; `pictures`: error distributions, one text for each pair of tensors.
+        first: numbers of the calls that the search named: the first difference, the first call without partner.
+    """
+
+    tree: bytes
+    code: bytes
+    blocks: tuple[bytes, ...]
+    pictures: tuple[bytes, ...]
+    first: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -84,6 +116,7 @@ class Outcome:
     reports: tuple[PairReport, ...]
     failures: tuple[Failure, ...]
     summary: Path | None = None
+    html: Path | None = None
 
     @property
     def exit_code(self) -> int:

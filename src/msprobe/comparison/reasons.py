@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requires_grad_differs
 from msprobe.comparison.judge import Verdict
+from msprobe.comparison.judging.absent import REASON as ABSENT
 
 
 class Reason(NamedTuple):
@@ -52,6 +53,8 @@ def _classify(row: Measured, verdict: Verdict) -> tuple[str, str]:
     ours, theirs = row.pair
     if ours is None or theirs is None:
         return "side", f", in the {'golden dump' if ours is None else 'target'} only"
+    if row.measure is not None and row.measure.reason == ABSENT:
+        return "side", f", None in the {'golden dump' if ours.kind == 'tensor' else 'target'}"
     if row.measure is not None and row.measure.lost:
         return "file" if ours.data_name and theirs.data_name else "lost", f": {row.measure.reason}"
     if dtypes_differ(row.pair):

@@ -61,6 +61,6 @@ def _compared(report: PairReport) -> list[Any]:
         counts["not compared"],
         headline(first) if first is not None else "",
         str(report.location.user) if report.location.user is not None else "",
-        report.csv.name,
+        report.csv.name if report.csv is not None else "",
         report.nothing_measured,
     ]

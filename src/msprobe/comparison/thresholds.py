@@ -42,6 +42,17 @@ SLIGHT: dict[str, float] = {
 """Up to this relative size an output that differs on agreeing inputs is a warning (narrower arithmetic such as TF32 does that); above,
 an error. Where the first difference starts, a difference beyond ROUNDING is an error whatever its size."""
 
+GROWTH = 4.0
+GROWTH_SAMPLED = 6.0
+"""A difference up to so many times the expected error (judging/expected.py) is explained by rounding: the constant of the probabilistic
+bound (four standard deviations) and what the first-order estimate leaves out. The second where the errors of the inputs are known from
+statistics alone."""
+
+AMBIENT_DECAY = 0.9
+AMBIENT_LIMIT = 10.0
+"""Where an input's history is not recorded it may carry the error that explained results before it carried: the largest, forgotten by a
+tenth with every result, and never more than so many times ROUNDING."""
+
 SCALAR_ROUNDING = 1e-6
 """For Python floats (a loss that went through `.item()`)."""
 

@@ -28,18 +28,12 @@ def _among(*values: str) -> Callable[[Any], bool]:
     return lambda value: any(item in values for item in (value if isinstance(value, tuple) else (value,)))
 
 
-def _is_set(value: Any) -> bool:
-    return value is not None
-
-
 NOT_YET: tuple[Row, ...] = (
     Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
     Row("task", _among("acc_check"), "task acc_check"),
     Row("task", _among("overflow_check"), "task overflow_check"),
     Row("task", _among("exception_dump"), "task exception_dump"),
     Row("level", _among("L2"), "recording kernels (level L2)"),
-    Row("level", _among("debug"), "saving by hand (level debug)", 'use "L0", "L1" or "mix"'),
-    Row("load", _is_set, "loading recorded inputs into modules (load)", "leave it out"),
 )
 
 

@@ -19,6 +19,7 @@ from msprobe.config.values import (
     Path,
     Precision,
     RiskLevel,
+    SourceId,
     SummaryMode,
     Task,
 )
@@ -126,6 +127,18 @@ class LoadSection(_Model):
     step: Ids | None = Field(default=(), description="Steps in which inputs are replaced; empty means all.", examples=[[0, "2-4"]])
     rank: Ids | None = Field(default=(), description="Ranks on which inputs are replaced; empty means all.", examples=[[0, "2-4"]])
     dump_after_load: StrictBool = Field(default=False, description="Whether to record after the replacement.", examples=[True])
+    cast: StrictBool = Field(
+        default=False,
+        description="Whether a loaded tensor is converted to the dtype of the one it replaces; without it, it keeps its own and a warning "
+        "tells. It always goes to the device of the one it replaces.",
+        examples=[True],
+    )
+    source_step: SourceId | None = Field(
+        default=None, description="The step of the dump that is loaded in every step; without it, the one that is running.", examples=[0]
+    )
+    source_rank: SourceId | None = Field(
+        default=None, description="The rank of the dump that every rank loads; without it, each its own.", examples=[0]
+    )
 
 
 class ConfigFile(_Model):

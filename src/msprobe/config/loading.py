@@ -188,6 +188,9 @@ def _load_section(load: LoadSection | None) -> LoadConfig | None:
         step=_ids(load.step),
         rank=_ids(load.rank),
         dump_after_load=load.dump_after_load,
+        cast=load.cast,
+        source_step=load.source_step,
+        source_rank=load.source_rank,
     )
 
 

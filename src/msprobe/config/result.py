@@ -47,13 +47,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class LoadConfig:
-    """The `load` section: module inputs that are replaced by recorded ones. Empty `step` or `rank` means all."""
+    """The `load` section: module inputs that are replaced by recorded ones.
+
+    Empty `step` or `rank` means all. `source_step` and `source_rank` None: the data are those of the running step and rank.
+    """
 
     path: str
     modules: tuple[str, ...]
     step: frozenset[int] = frozenset()
     rank: frozenset[int] = frozenset()
     dump_after_load: bool = False
+    cast: bool = False
+    source_step: int | None = None
+    source_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +81,8 @@ class Config:
     load: LoadConfig | None
     section: Section
     ops_dir: str | None = None
+
+    @property
+    def records(self) -> bool:
+        """Whether anything is recorded at all: with `load`, only where `dump_after_load` says so."""
+        return self.load is None or self.load.dump_after_load

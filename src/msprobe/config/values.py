@@ -115,6 +115,19 @@ Ids: TypeAlias = tuple[Annotated[range, PlainValidator(parse_ids), WithJsonSchem
 Names: TypeAlias = tuple[StrictStr, ...]
 
 
+def _source_id(value: Any) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID):
+        return value
+    raise wrong(f"must be one whole number from 0 to {LARGEST_ID}")
+
+
+SourceId: TypeAlias = Annotated[
+    int | None,
+    PlainValidator(_source_id),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, {"type": "null"}]}),
+]
+
+
 def _not_all_with_others(modes: tuple[str, ...]) -> tuple[str, ...]:
     if "all" in modes and set(modes) != {"all"}:
         raise wrong('"all" cannot be combined with other words')

@@ -63,10 +63,11 @@ class ModuleName:
 
 @dataclass(frozen=True, slots=True)
 class DebugName:
-    """A value saved by hand, or its gradient (then the name ends in `_grad`)."""
+    """A value saved by hand, or its gradient (then the name ends in `_grad`). `name` is whatever the user gave, "" too."""
 
     name: str
     count: int
+    extra_pass: int = 0
 
     @property
     def operation(self) -> str:
@@ -77,7 +78,7 @@ class DebugName:
         return DEBUG
 
     def __str__(self) -> str:
-        return f"{self.name}.{self.count}.{DEBUG}"
+        return f"{self.name}.{self.count}.{DEBUG}" + _pass_suffix(self.extra_pass)
 
 
 EntryName = ApiName | ModuleName | DebugName
@@ -92,10 +93,9 @@ def parse(text: str) -> EntryName | None:
     if len(parts) < 3:
         return None
     last, before = parts[-1], parts[-2]
-    if last == DEBUG and not extra:
+    if last == DEBUG:
         count = _number(before)
-        name = ".".join(parts[:-2])
-        return DebugName(name, count) if count is not None and name else None
+        return DebugName(".".join(parts[:-2]), count, extra) if count is not None else None
     if last in _DIRECTIONS:
         count = _number(before)
         api = ".".join(parts[1:-2])

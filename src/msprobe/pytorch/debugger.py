@@ -1,13 +1,15 @@
-"""PrecisionDebugger: start, stop and step, and nothing clever."""
+"""PrecisionDebugger: start, stop, step and save, and nothing clever."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 from msprobe.errors import UsageError
+from msprobe.format import isolation
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
@@ -27,8 +29,26 @@ def _tell_traced() -> None:
         )
 
 
+@while_tracing
+def _tell_save_traced() -> None:
+    """save() stands in code that torch.compile traces now: there it is left out."""
+    session = PrecisionDebugger._session
+    if session is not None:
+        session.saving.tell_traced()
+
+
 _traced: list[bool] = []
 """Whether that has been told."""
+
+
+def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
+    """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
+    orders = os.environ.get(isolation.VARIABLE)
+    if not orders:
+        return Session(LiveConfig(config_path, arguments))
+    from msprobe.pytorch.load.isolating import IsolatedSession
+
+    return IsolatedSession(orders)
 
 
 def _at_exit(session: Session) -> None:
@@ -47,6 +67,11 @@ def _forget_in_child() -> None:
     if tokens is not None:
         tokens.forget()
     session.recorder.step = session.step = None
+    session.lock = threading.RLock()  # another thread may have held it, and is not here to give it back
+    session.saving.forget()
+    override, session.override = session.override, None
+    if override is not None:
+        override.forget()
     if window is not None:
         window.close()
 
@@ -82,7 +107,7 @@ class PrecisionDebugger:
     ) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
             arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
-            PrecisionDebugger._session = Session(LiveConfig(config_path, arguments))
+            PrecisionDebugger._session = _session(config_path, arguments)
             atexit.register(_at_exit, PrecisionDebugger._session)
             PrecisionDebugger._instance = super().__new__(cls)
         elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):
@@ -148,9 +173,23 @@ class PrecisionDebugger:
             session.number = step
 
     @classmethod
-    def save(cls, *_: Any, **__: Any) -> None:
-        """Not available yet."""
-        raise UsageError("PrecisionDebugger.save (single-point save) is not available yet")
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Record one value, and its gradients when they come; needs level debug, and neither start() nor a model.
+
+        debug.json holds it as `{name}.{n}.debug` and `{name}_grad.{n}.debug`, n counting the calls of one name in a step.
+
+        Args:
+            variable: a tensor, a number, text, or a list, tuple, dict or dataclass of such, as deep as it may be.
+            name: what it is called. Anything that is no text is told once, and nothing is recorded.
+            save_backward: whether the gradients are recorded; anything but a bool is told once, and nothing is recorded.
+        """
+        if _is_compiling():
+            _tell_save_traced()
+            return
+        session = PrecisionDebugger._session
+        if session is not None and session.saving.off:
+            return
+        cls._current().saving.save(variable, name, save_backward)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:

@@ -29,7 +29,10 @@ from msprobe.pytorch.dump.step_record import StepRecord, Tally
 from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
+from msprobe.pytorch.load.override import Override
 from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.save.saving import Saving
+from msprobe.pytorch.save.step import SavedStep
 from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
 from msprobe.recording.stacks import StackCache
@@ -76,6 +79,9 @@ class Session:
         self.pool: TensorPool | None = None
         self.earlier: EarlierDump | None = None
         """The dump that the run is compared with while it runs."""
+        self.override: Override | None = None
+        """Replaces inputs of modules, where the configuration has `load`."""
+        self.saving = Saving(self)
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
@@ -83,12 +89,15 @@ class Session:
     def use(self, config: Config) -> None:
         """Make everything that follows from the configuration alone; nothing is changed if that fails."""
         earlier = earlier_dump(config, self.earlier)
-        uses_apis = config.level in ("L1", "mix")
+        override = self.override
+        if override is None or override.load != config.load:
+            override = Override(config.load, directory=self._directory) if config.load is not None else None
+        uses_apis = config.records and config.level in ("L1", "mix")
         self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
-        self.earlier = earlier
+        self.earlier, self.override = earlier, override
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
         self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
-        saves = config.task == "tensor" or bool(config.section.tensor_list)
+        saves = config.records and (config.task == "tensor" or bool(config.section.tensor_list))
         if saves and self.pool is None:
             self.pool = TensorPool()
         self.saves = saves
@@ -106,9 +115,9 @@ class Session:
             self.enabled = enabled
             different = changes(self.config, changed)
             if different:
-                since = self.number if self.step is None else self.number + 1
+                since = self.number + 1 if self._in_step else self.number
                 logger.info(f"{changed.source} has changed: {', '.join(different)}; this holds from step {since} on")
-        if self._next is not None and self.step is None:
+        if self._next is not None and not self._in_step:
             new, self._next = self._next, None
             try:
                 self.use(new)
@@ -116,47 +125,59 @@ class Session:
             except MsprobeException as error:
                 logger.warning(f"{new.source} has changed, and cannot be used; recording goes on as before:\n{error}")
 
+    @property
+    def _in_step(self) -> bool:
+        """Whether the running step has begun to record or to load."""
+        return self.step is not None or self.saving.step is not None or (self.override is not None and self.override.in_step)
+
     def start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
         if self.config is self._first:
-            _check_model(model, self.config.level)
+            _check_model(model, self.config)
         if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
             raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
         tokens = checked_range(model, token_range) if token_range is not None else None
-        if self.window is not None or self.tokens is not None or os.getpid() != self.pid:
+        on = self.window is not None or self.tokens is not None or (self.override is not None and self.override.on)
+        if on or os.getpid() != self.pid:
             return
-        config = self.config
         began = perf_counter()
         if self.live.watched:
             self.look_at_file()
-            if not self.enabled:
-                return
-            config = self.config
-        if config.step and self.step is None and self.number not in config.step:
-            self.why_nothing = "start() was called in none of these"
-            return
-        if self.earlier is not None and self.earlier.ended:
-            return
         rank = current_rank() if rank_id is None else rank_id
+        self.saving.rank_id = rank_id
+        records = self.config.level != "debug" and self.selects(rank)
+        loads = self.override is not None and self.override.wants(self.number, rank)
+        if not (records or loads) or (self.config is not self._first and not self._has_model(model)):
+            return
         log.set_rank(rank)
+        if tokens is None:
+            self.open(model, rank, began, records, loads)
+        else:
+            begin, end = (lambda: self.open(model, rank, None, records, loads)), self.close
+            self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
+            self.tokens.start()
+
+    def selects(self, rank: int | None, called: str = "start()") -> bool:
+        """Whether this step is recorded on this rank; what `load` replaces does not depend on it. `called` asks."""
+        config = self.config
+        if not self.enabled or not config.records:
+            return False
+        if config.step and self.step is None and self.number not in config.step:
+            self.why_nothing = f"{called} was called in none of these"
+            return False
+        if self.earlier is not None and self.earlier.ended:
+            return False
         if config.rank and rank not in config.rank:
             self.why_nothing, self.unselected = _NO_RANK, rank
             if rank is None and not self.told_rank:
                 self.told_rank = True
                 logger.warning(f'{_NO_RANK}, so nothing is recorded; leave "rank" empty')
-            return
-        if config is not self._first and not self._has_model(model):
-            return
-        if tokens is None:
-            self.open(model, rank, began)
-        else:
-            begin, end = (lambda: self.open(model, rank)), self.close
-            self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
-            self.tokens.start()
+            return False
+        return True
 
     def _has_model(self, model: Model | None) -> bool:
         """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
         try:
-            _check_model(model, self.config.level)
+            _check_model(model, self.config)
         except UsageError as error:
             if not self.told_model:
                 self.told_model = True
@@ -170,17 +191,17 @@ class Session:
         with self.lock:
             contained(action, self)
 
-    def open(self, model: Model | None, rank: int | None, began: float | None = None) -> None:
-        """Recording is on from here; `began` is when start() was called."""
+    def open(self, model: Model | None, rank: int | None, began: float | None = None, records: bool = True, loads: bool = False) -> None:
+        """Recording is on from here, or the replacement of inputs, or both; `began` is when start() was called."""
         began = perf_counter() if began is None else began
+        if loads and self.override is not None:
+            self.override.start(model, self.number, rank)  # first: its hooks stand before the recorder's, which see what it has replaced
+        if not records:
+            return
         config = self.config
         if self.step is None:
-            if self.place is None or self.place.rank != rank or self.place.root != self.root:
-                if self.place is not None:
-                    self.place.release()
-                self.place = Place(self.root, self.number, rank)
-            pool = self.pool if self.saves else None
-            self.step = StepRecord(config, self.number, self.place, make_selection(config, self.names_seen), pool, self.earlier)
+            pool, place = self.pool if self.saves else None, self.place_of(rank)
+            self.step = StepRecord(config, self.number, place, make_selection(config, self.names_seen), pool, self.earlier)
             told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
             told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
@@ -190,13 +211,28 @@ class Session:
         self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
         self.step.tally.spent += perf_counter() - began
 
+    def place_of(self, rank: int | None) -> Place:
+        """Where this process writes."""
+        place = self.place
+        if place is None or place.rank != rank or place.root != self.root:
+            if place is not None:
+                place.release()
+            place = self.place = Place(self.root, self.number, rank)
+        return place
+
     def close(self) -> None:
         """Recording is off from here."""
         window = self.window
         if window is None:
             remove_stale_modes()
-        if window is None or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
             return
+        if window is not None:
+            self._close(window)
+        if self.override is not None:
+            self.override.stop()
+
+    def _close(self, window: Window) -> None:
         began = perf_counter()
         window.close()
         self.window = None
@@ -219,43 +255,55 @@ class Session:
             return
         waiting = self.tokens is not None
         self.stop()
+        if self.override is not None:
+            self.override.at_exit()
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             self.end_step()
-        elif waiting or self.ended:
-            return  # what became of the range of tokens has been told
+        elif self.saving.step is not None:
+            self.end_step()  # without a word: whoever only saves values need not know of steps
+        elif waiting or self.ended or not self.config.records:
+            return  # what became of the range of tokens, or of what is replaced, has been told
         elif not self.enabled:
             logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
         elif self.unselected is not None:
             logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
         else:
             steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
-            why = self.why_nothing or "is start() called, in this process?"
+            called = "save()" if self.config.level == "debug" else "start()"
+            why = self.why_nothing or f"is {called} called, in this process?"
             logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; {why}")
 
     def end_step(self) -> None:
         self.stop()
         remove_stale_modes()
-        step, self.step = self.step, None
+        step: StepRecord | SavedStep | None = self.step or self.saving.take()
+        self.step = None
         self.number += 1
-        if step is None or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
+            return
+        if self.override is not None:
+            self.override.end_step()
+        if step is None:
             return
         late = sum(tally.take_late() for tally in self.ended)
         late_rank.close_step(step, self.place, late)
-        for text in step.selection.unmatched(ended=True):
-            logger.warning(text)
+        if isinstance(step, StepRecord):
+            for text in step.selection.unmatched(ended=True):
+                logger.warning(text)
         self.ended = [*self.ended[-3:], step.tally]
         if self.config.step and self.number > max(self.config.step) and not self.told_last:
             self.told_last = True
             logger.info(f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded')
 
 
-def _check_model(model: Model | None, level: str) -> None:
-    """Raise UsageError if start() was not given the model that a level needs."""
-    if level == "L1":
+def _check_model(model: Model | None, config: Config) -> None:
+    """Raise UsageError if start() was not given the model that a configuration needs."""
+    if config.level in ("L1", "debug") and config.load is None:
         return
     if model is None:
-        raise UsageError(f'start(model): model is missing; level "{level}" records modules and needs it')
+        why = "load replaces inputs of modules" if config.load is not None else f'level "{config.level}" records modules'
+        raise UsageError(f"start(model): model is missing; {why} and needs it")
     checked_models(model)
 
 
@@ -272,6 +320,8 @@ def contained(action: Callable[[], None], session: Session) -> None:
             if session.window is not None:
                 session.window.close()
             session.window = session.recorder.step = None
+            if session.override is not None:
+                session.override.forget()
             tokens, session.tokens = session.tokens, None
             if tokens is not None:
                 tokens.forget()

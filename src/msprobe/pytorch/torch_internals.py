@@ -10,10 +10,11 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch.autograd import graph as _graph
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -86,6 +87,42 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
+def put_tensor_hook(tensor: torch.Tensor, hook: Callable[[Any], None]) -> dict[Any, Any]:
+    """What `register_hook` does to a tensor that is no leaf, but the tensor itself is as before: only its node in the graph has the hook.
+
+    Returns:
+        The dictionary that the node looks into: emptying it takes the hook off. Where the node dies, so does the hook.
+    """
+    hooks: OrderedDict[Any, Any] = OrderedDict(msprobe=hook)
+    node: Any = tensor.grad_fn
+    before = tensor._backward_hooks
+    tensor._backward_hooks = hooks
+    try:
+        node._register_hook_dict(tensor)
+    finally:
+        tensor._backward_hooks = before
+    return hooks
+
+
+def put_leaf_hook(leaf: torch.Tensor, hook: Callable[[Any], None]) -> bool:
+    """What `register_hook` does to a leaf, under the hook itself as its key; True where the leaf had no dictionary of hooks before."""
+    hooks = leaf._backward_hooks
+    if hooks is None:
+        leaf._backward_hooks = OrderedDict({hook: hook})
+        return True
+    hooks[hook] = hook
+    return False
+
+
+def take_leaf_hook(leaf: torch.Tensor, hook: Callable[[Any], None], untouched: bool) -> None:
+    """Take off what `put_leaf_hook` put on; `untouched`: there was no dictionary of hooks before."""
+    hooks = leaf._backward_hooks
+    if hooks is not None:
+        hooks.pop(hook, None)
+        if untouched and not hooks:
+            leaf._backward_hooks = None
+
+
 LeafNode: Any = torch._C._functions.AccumulateGrad
 """Class of the nodes of leaves; `.variable` is the leaf."""
 
@@ -141,6 +178,39 @@ def replace_run_backward(function: Callable[..., Any]) -> None:
     torch.autograd._engine_run_backward = function
 
 
+def checkpoints(frame: FrameType | None) -> tuple[list[Any], tuple[Any, Any] | None]:
+    """The checkpointed pieces of code that the caller of `frame` runs in, innermost first.
+
+    Gives those that run for the first time, up to the innermost one that is being recomputed, and that one: (piece, number of the
+    recomputation) or None. A piece is torch's `_CheckpointFrame` (use_reentrant=False), or the node of an autograd Function that runs code
+    in forward and once more in backward (use_reentrant=True, Megatron, DeepSpeed). Only frames of these kinds are looked into: a look into
+    a frame keeps its variables alive.
+    """
+    opened: list[Any] = []
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_name
+        if name in ("forward", "backward"):
+            if code.co_argcount and code.co_varnames[0] == "ctx":
+                node = frame.f_locals.get("ctx")
+                if isinstance(node, PythonNode):
+                    if name == "backward":
+                        return opened, (node, graph_task())
+                    opened.append(node)
+        elif name in ("checkpoint", "unpack_hook") and code.co_filename == _CHECKPOINT_FILE:
+            known = frame.f_locals
+            if name == "unpack_hook":
+                return opened, (known["frame"], known["gid"]) if "frame" in known and "gid" in known else None
+            piece = getattr(getattr(known.get("gen"), "gi_frame", None), "f_locals", {}).get("new_frame")
+            if piece is not None:
+                opened.append(piece)
+        frame = frame.f_back
+    return opened, None
+
+
+_CHECKPOINT_FILE = torch.utils.checkpoint.__file__
+
+
 # --- modules --------------------------------------------------------------------------------------------------------------------------
 def _module_call_codes() -> frozenset[int]:
     call = torch.nn.Module._call_impl.__code__
@@ -167,6 +237,12 @@ def take_module_hooks(module: torch.nn.Module, key: str) -> None:
         module._forward_hooks_always_called,
     ):
         hooks.pop(key, None)
+
+
+def put_pre_hook(module: torch.nn.Module, key: str, hook: Callable[..., Any]) -> None:
+    """What `register_forward_pre_hook(with_kwargs)` does, without a handle; `take_module_hooks` takes it off."""
+    module._forward_pre_hooks[key] = hook
+    module._forward_pre_hooks_with_kwargs[key] = True
 
 
 def put_gradient_hook(parameter: torch.Tensor, key: str, hook: Callable[[torch.Tensor], None]) -> None:

@@ -121,7 +121,7 @@ class StepFiles:
     def _remove_leftovers(self) -> None:
         """Hidden twins, and files that this run does not write."""
         mine = {layout.META, *(os.path.basename(file.path) for file in self._growing)}
-        contract = {layout.DUMP, layout.STACK, layout.CONSTRUCT, layout.META, layout.ERRORS}
+        contract = {layout.DUMP, layout.DEBUG, layout.STACK, layout.CONSTRUCT, layout.META, layout.ERRORS}
         for name in os.listdir(self._directory):
             twin = name.startswith(".") and name.rstrip("~").endswith(".next") and name.rstrip("~")[1:-5] in contract
             if twin or name in contract - mine:

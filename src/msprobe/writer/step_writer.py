@@ -1,4 +1,4 @@
-"""The files of one step: dump.json, stack.json, construct.json, meta.json, dump_error_info.log."""
+"""The files of one step: dump.json (or debug.json), stack.json, construct.json, meta.json, dump_error_info.log."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class StepWriter:
         tensors: bool = False,
         lazy: bool = False,
         shown_as: str | None = None,
+        document: str = layout.DUMP,
     ) -> None:
         """See the class.
 
@@ -58,6 +59,7 @@ class StepWriter:
             shown_as: the directory as `dump_data_dir` in dump.json spells it, where that differs.
             lazy: a new directory and its files are made when they are written for the first time: at most half a second later, or at
                 the end of the step. Making them empty first costs more than all of a small step's text.
+            document: what dump.json is called.
         """
         given = os.fspath(directory)
         self.directory = os.path.abspath(given)
@@ -84,7 +86,7 @@ class StepWriter:
         tensor_directory = os.path.join(shown_as or given, layout.TENSORS) if tensors else None
         head = {"task": task, "level": level, "framework": framework, "dump_data_dir": tensor_directory}
         opening = json_text.document(head, self._problem).removesuffix("\n}").replace("\n ", "\n  ") + ',\n  "data": {'
-        self._dump = GrowingFile(self.directory, layout.DUMP, opening, "}\n}", "\n  }\n}")
+        self._dump = GrowingFile(self.directory, document, opening, "}\n}", "\n  }\n}")
         self._stack_file = GrowingFile(self.directory, layout.STACK, "{", "}", "\n}")
         self._construct_file = GrowingFile(self.directory, layout.CONSTRUCT, "{", "}", "\n}")
         self._grow = [self._dump, self._stack_file, self._construct_file] if extra_info else [self._dump]
@@ -171,7 +173,7 @@ class StepWriter:
         flusher().unregister(self)
         lost = self._lost + self._dump.waiting_entries + len(self._pending) + len(self._entries)
         if lost:
-            self._problems[f"entries of {layout.DUMP} lost: {self._reason}"] = lost
+            self._problems[f"entries of {os.path.basename(self._dump.path)} lost: {self._reason}"] = lost
         for file in self._grow[1:]:
             if file.waiting:
                 self._problems[f"{os.path.basename(file.path)} is not complete: {self._reason}"] = 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ def test_equal_sequences_pair_one_by_one() -> None:
 @given(KINDS, KINDS)
 def test_pairs_are_one_to_one_in_order_and_of_one_kind(ours: list[str], theirs: list[str]) -> None:
     pairs = align(ours, theirs)
-    assert all(a < c and b < d for (a, b), (c, d) in zip(pairs, pairs[1:], strict=False))
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
     assert all(ours[i] == theirs[j] for i, j in pairs)
 
 
@@ -84,7 +85,7 @@ def test_shapes_tell_which_of_two_was_removed() -> None:
 def test_a_long_sequence_without_any_mark_is_walked_through() -> None:
     """Too long for a table, and repetitive: what lies far from the changes pairs with what it is."""
     theirs = layers(2000)
-    ours = theirs[:300] + [("extra", -1)] + theirs[300:5000] + theirs[5003:]
+    ours = [*theirs[:300], ("extra", -1), *theirs[300:5000], *theirs[5003:]]
     found = aligned(ours, theirs, marks=False)
     assert sum(found.get(number) == number for _, number in ours) >= len(ours) - 20
 

@@ -63,7 +63,8 @@ def _renamed(call: Call) -> dict[str, str]:
     return {key: place for name, place in places.items() if (key := f"input.{name}") in keys and place not in keys}
 
 
-_COMMON = {name: ["input", "other"] for name in "add sub mul div matmul pow maximum minimum eq ne lt le gt ge".split()}
+_BINARY = ("add", "sub", "mul", "div", "matmul", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
+_COMMON = {name: ["input", "other"] for name in _BINARY}
 
 
 __all__ = ["RowPair", "by_keys", "pair_rows"]

@@ -112,7 +112,7 @@ class Side:
 
     @staticmethod
     def values(call: Call) -> list[Hashable]:
-        """What the tensors that the call took in say about their values; nothing of those that many calls share, zeros and single numbers."""
+        """What the tensors that the call took in say about their values; not those that many calls share: zeros, single numbers."""
         found: list[Hashable] = []
         for row in call.rows:
             if row.kind != "tensor" or row.role == "output" or row.value == 0 or row.value == 1:

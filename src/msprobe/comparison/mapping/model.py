@@ -131,7 +131,7 @@ class MappingFile(_Strict):
         classes: class in the target -> class in the golden model.
         calls: API in the target -> API in the golden run (`Tensor.__add__: Torch.add`).
         tensors: values that are put together otherwise.
-        groups: ranks over which values are sharded: name -> lists of ranks of the side that has more. Without a list, all ranks are one group.
+        groups: ranks over which values are sharded: name -> lists of ranks of the side that has more; all ranks where none is given.
     """
 
     modules: dict[Name, Name] = {}

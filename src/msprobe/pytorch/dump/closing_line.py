@@ -21,6 +21,7 @@ def closing_line(
     reasons: Mapping[str, int],
     where: str,
     late: int,
+    verb: str = "recorded",
 ) -> str:
     """The line, without the warning that nothing was recorded.
 
@@ -35,6 +36,7 @@ def closing_line(
         reasons: why, with how often; the most frequent ones are named.
         where: the file with all reasons.
         late: calls of earlier steps whose gradients came after their step had ended.
+        verb: `saved` where values are saved by hand.
     """
     parts = []
     if modules is not None:
@@ -42,7 +44,7 @@ def closing_line(
     if apis is not None:
         parts.append(f"APIs {apis[0]}" + (f"/{apis[1]}" if apis[1] > apis[0] else ""))
     of = f" ({', '.join(parts)})" if parts else ""
-    text = f"[step {step}] recorded {tensors} tensors of {calls} calls{of}, {size / 1e6:.1f} MB, +{seconds * 1e3:.0f} ms"
+    text = f"[step {step}] {verb} {tensors} tensors of {calls} calls{of}, {size / 1e6:.1f} MB, +{seconds * 1e3:.0f} ms"
     if lost:
         text += f"; not recorded: {lost} ({_grouped(lost, reasons)}see {where})"
     if late:

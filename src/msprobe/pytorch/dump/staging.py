@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from msprobe.contain import let_through
-from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump import device_statistics, unusual
@@ -184,7 +183,7 @@ class StagedEncoder(Encoder):
             super()._keep(tensor, record, path, side)
             return
         try:
-            name = layout.tensor_file_name(side.entry, side.role, path)
+            name = saver.file_name(side, path)
             record["data_name"] = name
             self._staging.keep(tensor, lambda copy: saver.write(copy, name), record, side.entry)
         except Exception as error:

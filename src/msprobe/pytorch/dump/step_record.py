@@ -86,7 +86,7 @@ class StepRecord:
         check = make_check(config, step, place.rank, self.directory, selection, pool, earlier, self._end_early)
         self.check = check
         for name in (layout.TENSORS, EXTRA_INFO):
-            _remove_tensor_files(os.path.join(self.directory, name))
+            remove_tensor_files(os.path.join(self.directory, name))
         settings: dict[str, Any] = {
             "task": config.task,
             "level": config.level,
@@ -249,7 +249,7 @@ class StepRecord:
         return ""
 
 
-def _remove_tensor_files(directory: str) -> None:
+def remove_tensor_files(directory: str) -> None:
     """What an earlier run left in a directory that is used again."""
     try:
         names = os.listdir(directory)

@@ -48,9 +48,13 @@ class TensorSaver:
 
     def __call__(self, tensor: torch.Tensor, side: Side, path: Path) -> str | None:
         """Save one tensor of any layout; gives the name of its file, None where it was not saved."""
-        name = layout.tensor_file_name(side.entry, side.role, path)
+        name = self.file_name(side, path)
         self.write(tensor, name)
         return name
+
+    def file_name(self, side: Side, path: Path) -> str:
+        """The name of the file for a value."""
+        return layout.tensor_file_name(side.entry, side.role, path)
 
     def write(self, tensor: torch.Tensor, name: str) -> None:
         """Save one tensor of any layout in the file `name`; waits for its device."""

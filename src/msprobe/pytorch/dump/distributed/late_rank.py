@@ -9,25 +9,36 @@ import json
 import os
 import re
 import shutil
+from typing import Protocol
 
 from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump.place import Place
-from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.pytorch.process import current_rank
+from msprobe.writer import StepWriter
 
 _HEAD = 1 << 16
 _DATA_DIR = re.compile(rb'("dump_data_dir":\s*)("(?:[^"\\]|\\.)*")')
 
 
-def close_step(step: StepRecord, place: Place | None, late: int) -> None:
+class Step(Protocol):
+    """A step of calls, or of values saved by hand."""
+
+    writer: StepWriter
+    directory: str
+
+    def close(self, late: int) -> None:
+        """End it."""
+
+
+def close_step(step: Step, place: Place | None, late: int) -> None:
     """End a step, in the directory of the rank that this process has by now.
 
     Args:
         step: the step.
         place: where it was begun.
-        late: see `StepRecord.close`.
+        late: calls of earlier steps whose gradients came too late, not yet told.
     """
     rank = current_rank() if place is not None and place.rank is None else None
     if rank is not None:
@@ -49,7 +60,10 @@ def _move(directory: str, rank: int) -> None:
         logger.warning(f"{directory} stays what it is: {target} is there already, an earlier run's or another process's")
         return
     os.rename(directory, target)
-    _rewrite_head(os.path.join(target, layout.DUMP), os.path.basename(directory), os.path.basename(target))
+    for document in (layout.DUMP, layout.DEBUG):
+        path = os.path.join(target, document)
+        if os.path.exists(path):
+            _rewrite_head(path, os.path.basename(directory), os.path.basename(target))
     logger.info(f"the process group came after start(): {directory} is now {target}")
 
 

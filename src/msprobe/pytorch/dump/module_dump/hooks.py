@@ -30,7 +30,7 @@ class _Hook:
 
     __slots__ = ("_call", "_name", "_owner")
 
-    def __init__(self, call: Callable[..., None], name: str, owner: weakref.ref[torch.nn.Module]) -> None:
+    def __init__(self, call: Callable[..., Any], name: str, owner: weakref.ref[torch.nn.Module]) -> None:
         self._call, self._name, self._owner = call, name, owner
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

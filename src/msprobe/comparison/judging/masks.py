@@ -1,0 +1,45 @@
+"""Fill values of attention masks: the lowest number of a dtype, or minus infinity, stands for "not allowed" and is no number of the model.
+
+Two runs in two dtypes fill with two different numbers; the size of that difference says nothing. And beside numbers that large, the
+other elements would have no weight in a norm: they are measured by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from msprobe.comparison.measure import Agreement, Measure, is_fill, relative_difference
+from msprobe.comparison.rows import Row
+
+
+def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
+    """The measure of a pair in which both sides hold a fill value as their Min: that of the other elements.
+
+    Their size is taken relative to the larger Max, at least 1: such values are logits, and an exponential makes of their absolute
+    error a relative one.
+    """
+    scale = max(1.0, abs(target.statistics[0]), abs(golden.statistics[0]))
+    largest = relative_difference(target.statistics[0], golden.statistics[0], scale)
+    differ = target.statistics[1] != golden.statistics[1]
+    if not differ:
+        if not math.isfinite(measure.size):
+            return measure  # masked in other places
+        if measure.cosine is not None and measure.max_abs is not None:  # element by element; masked positions are equal
+            largest = max(largest, measure.max_abs / scale)
+    return measure._replace(size=largest, agreement=Agreement.ROUNDING, filled=differ)
+
+
+def both_filled(target: Row, golden: Row) -> bool:
+    """Whether the Min of both is a fill value, and the Max of both is none."""
+    return has_fill(target) and has_fill(golden)
+
+
+def has_fill(row: Row) -> bool:
+    """Whether the Min of a floating-point tensor is a fill value and its Max is none."""
+    highest, lowest = row.statistics[:2]
+    return is_fill(lowest) and _is_ordinary(highest)
+
+
+def _is_ordinary(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value) and not is_fill(value)

@@ -1,0 +1,101 @@
+"""From recorded bytes to a tensor that takes the place of another one, in the autograd graph too."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe.format.tensor_file import TensorData
+from msprobe.pytorch.torch_internals import NoTorchFunction
+
+
+class _Held:
+    """Hides a tensor from autograd, which looks at the arguments of a Function only."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class _InPlaceOf(torch.autograd.Function):
+    """Gives recorded values where another tensor stood; the gradient goes on to whatever made that tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, original: torch.Tensor, held: _Held) -> torch.Tensor:
+        ctx.dtype, ctx.device = original.dtype, original.device
+        ctx.cut = original.shape != held.tensor.shape
+        ctx.set_materialize_grads(False)
+        return held.tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        gradient = gradients[0]
+        if gradient is None or ctx.cut:
+            return None, None
+        with NoTorchFunction():  # the conversion is no call of the user's
+            if gradient.is_complex() and not ctx.dtype.is_complex:
+                gradient = gradient.real
+            return gradient.to(dtype=ctx.dtype, device=ctx.device), None
+
+
+def shape_and_dtype(loaded: TensorData | torch.Tensor) -> tuple[list[int], torch.dtype]:
+    """Shape and dtype of what was loaded. Raises ValueError for a dtype that torch does not have."""
+    if isinstance(loaded, torch.Tensor):
+        return list(loaded.shape), loaded.dtype
+    dtype = getattr(torch, loaded.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"this version of torch has no dtype {loaded.dtype}")
+    return list(loaded.shape), dtype
+
+
+def tensor_like(loaded: TensorData | torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    """A new tensor with the loaded values, bit for bit, on the device of `like`; its strides are those of `like` where the shape is.
+
+    Args:
+        loaded: the values.
+        like: the tensor whose place it takes; strided.
+        dtype: what the values are converted to, None to leave them as they are.
+    """
+    with torch.no_grad():
+        if isinstance(loaded, torch.Tensor):
+            values = loaded.detach()
+        else:
+            shape, own = shape_and_dtype(loaded)
+            values = torch.empty(shape, dtype=own, device="cpu")
+            if values.numel():
+                values.reshape(-1).view(torch.uint8).numpy()[:] = np.frombuffer(loaded.data, np.uint8)
+        if dtype is not None and values.dtype is not dtype:
+            values = (values.real if values.is_complex() and not dtype.is_complex else values).to(dtype)
+        values = values.to(like.device)
+        if values.layout is like.layout is torch.strided and values.shape == like.shape and values.stride() != like.stride():
+            # A kernel is chosen by the strides; the recorded ones nobody knows, so those of the tensor that arrived are the best guess.
+            values = torch.empty_like(like, dtype=values.dtype, requires_grad=False).copy_(values)
+        return values
+
+
+def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    """The loaded values as a tensor that stands where `original` stood.
+
+    If that requires grad, so does the result, and its gradient flows on to `original` in that tensor's dtype; where the shapes differ the
+    gradient ends at the result. Whatever mode the caller is in, it is an inference tensor only where `original` is one.
+
+    Args:
+        original: the tensor that arrived.
+        loaded: the values.
+        dtype: see `tensor_like`.
+    """
+    inference = original.is_inference()
+    mode = torch.inference_mode(inference) if torch.is_inference_mode_enabled() is not inference else contextlib.nullcontext()
+    with mode:
+        values = tensor_like(loaded, original, dtype)
+        if not original.requires_grad or not (values.is_floating_point() or values.is_complex()):
+            return values
+        with torch.enable_grad():
+            # No leaf where the graph is cut either: a module may change its input in place, which autograd forbids for leaves.
+            before = original if values.shape == original.shape else torch.empty((0, 0, 0), requires_grad=True)
+            result: torch.Tensor = _InPlaceOf.apply(before, _Held(values))
+            return result

@@ -1,0 +1,91 @@
+"""Two debug.json: what save() wrote in two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe
+
+from .dumps import save_array, write_dump
+
+
+def saved(directory: Path, **values: Any) -> Path:
+    """A directory with the debug.json of values `y` (dots as __); gives the directory."""
+    data = {
+        name.replace("__", "."): save_array(directory, name.replace("__", ".") + ".pt", value) if isinstance(value, list) else value
+        for name, value in values.items()
+    }
+    write_dump(directory, data, task="tensor", level="debug", name="debug.json")
+    return directory
+
+
+def told(outcome: Any) -> str:
+    return "\n".join(line.text for line in describe(outcome))
+
+
+ONE = {"x__0__debug": [1.0, 2.0], "y__0__debug": [3.0, 4.0], "y_grad__0__debug": [5.0, 6.0], "z__0__debug": [7.0, 8.0]}
+
+
+@pytest.mark.parametrize("form", ["file", "process", "step", "root"])
+def test_every_kind_of_path(form: str, tmp_path: Path) -> None:
+    for side, y in (("t", [3.0, 9.0]), ("g", [3.0, 4.0])):
+        saved(tmp_path / side / "step0" / "rank0", **(ONE | {"y__0__debug": y}))
+    below = {"file": "step0/rank0/debug.json", "process": "step0/rank0", "step": "step0", "root": "."}[form]
+    outcome = compare(tmp_path / "t" / below, tmp_path / "g" / below, tmp_path / "out")
+    assert outcome.exit_code == 1
+    assert [report.csv.name.split("_2")[0] for report in outcome.reports] == (
+        ["debug_compare_result"] if form == "file" else ["debug_compare_result_rank0"]
+    )
+    assert "First difference: saved value y.0.debug differs" in told(outcome)
+    assert "  y.0.debug (torch.float" in told(outcome)
+
+
+def test_equal_ones(tmp_path: Path) -> None:
+    outcome = compare(saved(tmp_path / "t", **ONE), saved(tmp_path / "g", **ONE), tmp_path / "out")
+    assert outcome.exit_code == 0
+    assert "No difference" in told(outcome)
+
+
+def test_a_value_saved_later_comes_before_a_gradient(tmp_path: Path) -> None:
+    """The gradient of y stands before z in the file, and came after it."""
+    target = saved(tmp_path / "t", **(ONE | {"y_grad__0__debug": [5.0, 9.0], "z__0__debug": [7.0, 9.0]}))
+    outcome = compare(target, saved(tmp_path / "g", **ONE), tmp_path / "out")
+    assert "First difference: saved value z.0.debug differs" in told(outcome)
+
+
+def test_the_last_values_gradient_comes_first(tmp_path: Path) -> None:
+    base = ONE | {"z_grad__0__debug": [1.0, 1.0]}
+    target = saved(tmp_path / "t", **(base | {"y_grad__0__debug": [5.0, 9.0], "z_grad__0__debug": [7.0, 9.0]}))
+    outcome = compare(target, saved(tmp_path / "g", **base), tmp_path / "out")
+    assert "First difference: saved value z_grad.0.debug differs" in told(outcome)
+
+
+def test_nested_values_and_second_passes(tmp_path: Path) -> None:
+    for side, last in (("t", 3.0), ("g", 4.0)):
+        record = {"a": [save_array(tmp_path / side, "n.0.debug.a.0.pt", [1.0, last]), None], "b": {"type": "int", "value": 3}}
+        passed = save_array(tmp_path / side, "n_grad.0.debug.pass1.pt", [1.0, last])
+        saved(tmp_path / side, n__0__debug=record, n_grad__0__debug__pass1={"a": [passed, None], "b": None})
+    outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "out")
+    assert "First difference: a.0 of saved value n.0.debug differs" in told(outcome)
+    assert outcome.reports[0].counts["error"] == 2
+
+
+def test_one_side_has_another_value(tmp_path: Path) -> None:
+    target = saved(tmp_path / "t", **ONE)
+    golden = saved(tmp_path / "g", **{name: value for name, value in ONE.items() if not name.startswith("z")})
+    outcome = compare(target, golden, tmp_path / "out")
+    assert outcome.exit_code == 1
+    assert "z.0.debug" in told(outcome)
+
+
+def test_a_dump_and_a_debug_json_in_one_directory(tmp_path: Path) -> None:
+    """What both sides have is compared."""
+    for side in ("t", "g"):
+        saved(tmp_path / side / "step0" / "rank0", **ONE)
+    write_dump(tmp_path / "t" / "step0" / "rank0", {"Torch.add.0.forward": {"input_args": [], "output": []}}, task="tensor")
+    outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "out")
+    assert outcome.exit_code == 0 and outcome.reports[0].csv.name.startswith("debug_compare_result")

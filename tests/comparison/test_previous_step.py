@@ -1,0 +1,78 @@
+"""Step 0 is the same, step 1 begins with other parameters: what step 0 says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe
+
+from .dumps import Json, backward, module, tensor, write_dump
+
+FC = "Module.fc.Dense"
+
+
+def step(weight: float, gradient: float | None, came_in: float = 1.0, *, data: float = 1.0) -> Json:
+    entries: Json = {f"{FC}.forward.0": module([tensor(data)], [tensor(weight)], weight=tensor(weight))}
+    if gradient is not None:
+        entries[f"{FC}.backward.0"] = backward([tensor(came_in)], [tensor(gradient)])
+        entries[f"{FC}.parameters_grad.0"] = {"weight": [tensor(gradient)]}
+    return entries
+
+
+def told(tmp_path: Path, target: list[Json | None], golden: list[Json | None]) -> str:
+    for side, steps in (("t", target), ("g", golden)):
+        for number, data in enumerate(steps):
+            if data is not None:
+                write_dump(tmp_path / side / f"step{number}" / "rank0", data)
+    return "\n".join(line.text for line in describe(compare(tmp_path / "t", tmp_path / "g", tmp_path / "o")))
+
+
+def test_the_gradient_that_differs_less_than_counts(tmp_path: Path) -> None:
+    """Nothing is bit-identical (two machines), so that slight differences count as equal; one gradient multiplies what came in by 30."""
+    target = [step(1.0, 2.0001, 1.000001, data=1.000001), step(1.5, 2.0, 1.000001, data=1.000001)]
+    golden = [step(1.000001, 2.0), step(1.2, 2.000001)]
+    text = told(tmp_path, target, golden)
+    assert "First difference of step1 rank0: the parameter weight of Module.fc.Dense.forward.0 differs" in text
+    assert "  it comes from step 0: the gradient Module.fc.Dense.parameters_grad.0.weight differs there (relative size " in text
+    assert "  in step 0 it began in Module.fc.Dense.backward.0 (relative size " in text
+
+
+def test_the_gradient_that_differs_itself_is_the_first_difference(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, 2.5), step(1.5, 2.0)], [step(1.0, 2.0), step(1.2, 2.0)])
+    assert "First difference of step0 rank0: Module.fc.Dense.backward.0 (inputs equal, output differs)" in text
+
+
+def test_a_gradient_within_rounding_and_parameters_beyond(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, 2.000001), step(1.5, 2.0)], [step(1.0, 2.0), step(1.2, 2.0)])
+    assert "First difference of step0 rank0: Module.fc.Dense.backward.0" in text
+    assert "First difference beyond rounding of step1 rank0: the parameter weight of Module.fc.Dense.forward.0 differs" in text
+    assert "it comes from step 0: the gradient Module.fc.Dense.parameters_grad.0.weight differs there" in text
+
+
+def test_equal_gradients_leave_the_optimizer(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, 2.0), step(1.5, 2.0)], [step(1.0, 2.0), step(1.2, 2.0)])
+    assert "every gradient of a parameter of step 0 agrees in every bit (1 compared): the optimizer made it" in text
+
+
+def test_no_gradients(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, None), step(1.5, None)], [step(1.0, None), step(1.2, None)])
+    assert "of step 0 no gradient was compared: record its backward pass" in text
+
+
+def test_a_gap(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, 2.0), None, step(1.5, 2.0)], [step(1.0, 2.0), None, step(1.2, 2.0)])
+    assert "the step before is step 1 and was not compared" in text
+
+
+def test_the_first_step(tmp_path: Path) -> None:
+    text = told(tmp_path, [None, None, step(1.5, 2.0)], [None, None, step(1.2, 2.0)])
+    assert "step 2 is the first that was compared" in text
+    text = told(tmp_path / "0", [step(1.5, 2.0)], [step(1.2, 2.0)])
+    assert "the first that was compared" not in text
+
+
+def test_other_differences_are_not_blamed_on_the_step_before(tmp_path: Path) -> None:
+    text = told(tmp_path, [step(1.0, 2.0), step(1.0, 2.0, data=3.0)], [step(1.0, 2.0), step(1.0, 2.0)])
+    assert "inputs of the first call differ" in text
+    assert "optimizer" not in text

@@ -1,0 +1,135 @@
+"""What lies around the first difference, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msprobe.comparison.inputs import DumpPair
+from msprobe.comparison.one_pair import examine
+from msprobe.comparison.propagation import Propagation, sentences, trace
+
+from .dumps import Json, api, save_array, tensor, write_dump
+from .net import BLOCK, FC, Net
+
+
+def traced(tmp_path: Path, target: Json, golden: Json) -> Propagation:
+    pair = DumpPair(write_dump(tmp_path / "t", target), write_dump(tmp_path / "g", golden), None, "")
+    found = trace(examine(pair))
+    assert found is not None
+    return found
+
+
+def chain(sizes: list[float]) -> Json:
+    """Calls whose outputs lie at 1 + size."""
+    values = [1.0, *(1.0 + size for size in sizes)]
+    return {f"Torch.op.{n}.forward": api([tensor(values[n])], [tensor(values[n + 1])]) for n in range(len(sizes))}
+
+
+def test_parents_and_consumers(tmp_path: Path) -> None:
+    pair = DumpPair(Net(fc_gain=1.5).write(tmp_path / "t"), Net().write(tmp_path / "g"), None, "")
+    found = trace(examine(pair))
+    assert found is not None
+    assert found.call == "Functional.linear.0.forward"
+    assert found.parents == (FC, BLOCK)
+    assert found.consumers == ("Functional.relu.0.forward", "Tensor.__mul__.0.forward")  # relu leaves the value as it is
+    assert found.consumer_count == 2
+    assert next(sentences(found)) == "inside blocks.0.fc, in blocks.0"
+    assert list(sentences(found))[1] == "taken in by Functional.relu.0.forward, Tensor.__mul__.0.forward"
+
+
+def test_consumers_by_checksum(tmp_path: Path) -> None:
+    """Statistics are equal and checksums are not: a transposed tensor is another value."""
+
+    def dump(produced: str) -> Json:
+        return {
+            "Torch.a.0.forward": api([tensor(1.0, md5="00000001")], [tensor(2.0, md5=produced)]),
+            "Torch.b.0.forward": api([tensor(2.0, md5="0000000f")], [tensor(3.0, md5="00000003")]),
+            "Torch.c.0.forward": api([tensor(2.0, md5=produced)], [tensor(4.0, md5="00000004")]),
+        }
+
+    assert traced(tmp_path, dump("0000000a"), dump("0000000b")).consumers == ("Torch.c.0.forward",)
+
+
+@pytest.mark.parametrize("value", [{"Max": 0.0, "Min": 0.0, "Mean": 0.0, "Norm": 0.0}, {"Max": 2.0, "Min": 2.0}], ids=["zeros", "constant"])
+def test_values_that_many_calls_have_by_chance_have_no_consumers(value: Json, tmp_path: Path) -> None:
+    target = {"Torch.a.0.forward": api([tensor()], [tensor(2.0, **value)]), "Torch.b.0.forward": api([tensor(2.0, **value)], [tensor()])}
+    golden = {"Torch.a.0.forward": api([tensor()], [tensor(7.0)]), "Torch.b.0.forward": api([tensor(7.0)], [tensor()])}
+    assert traced(tmp_path, target, golden).consumers == ()
+
+
+def test_many_consumers_are_counted(tmp_path: Path) -> None:
+    def dump(value: float) -> Json:
+        uses = {f"Torch.use.{n}.forward": api([tensor(value)], [tensor(float(n))]) for n in range(9)}
+        return {"Torch.a.0.forward": api([tensor()], [tensor(value)]), **uses}
+
+    found = traced(tmp_path, dump(5.0), dump(6.0))
+    assert (len(found.consumers), found.consumer_count) == (5, 9)
+    assert any(text.endswith("Torch.use.4.forward and 4 more") for text in sentences(found))
+
+
+def test_it_grows(tmp_path: Path) -> None:
+    found = traced(tmp_path, chain([0.001, 0.002, 0.02, 0.5, 0.1]), chain([0.0] * 5)).growth
+    assert found.start == pytest.approx(0.001, rel=0.6)
+    assert found.tenfold is not None and found.tenfold.call == "Torch.op.2.forward"
+    assert found.largest is not None and found.largest.call == "Torch.op.3.forward"
+    assert found.last is not None and found.last.call == "Torch.op.4.forward"
+    assert found.gone_after == ""
+
+
+def test_it_grows_in_words(tmp_path: Path) -> None:
+    text = list(sentences(traced(tmp_path, chain([0.001, 0.02, 0.5]), chain([0.0] * 3))))[-1]
+    assert text.startswith("it grows: relative size 0.0")
+    assert "here, 10 times by Torch.op.1.forward, largest 0.2" in text or "10 times by Torch.op.1.forward, largest" in text
+    assert text.endswith("at Torch.op.2.forward")
+
+
+def test_it_dies_out(tmp_path: Path) -> None:
+    found = traced(tmp_path, chain([0.01, 0.02, 0.0, 0.0, 0.0]), chain([0.0] * 5))
+    assert found.growth.gone_after == "Torch.op.1.forward"
+    # The third call takes in what differs and gives what agrees.
+    assert found.growth.agreeing == 3
+    text = list(sentences(found))[-1]
+    assert "it does not grow tenfold: relative size" in text
+    assert text.endswith("; it dies out: nothing differs after Torch.op.1.forward (3 later calls agree)")
+
+
+def test_nan_on_one_side(tmp_path: Path) -> None:
+    target = chain([0.01, 0.02, 0.02])
+    target["Torch.op.1.forward"]["output"][0].update(Max=float("nan"), Min=float("nan"), Mean=float("nan"), Norm=float("nan"))
+    assert "NaN or Inf on one side from Torch.op.1.forward on" in list(sentences(traced(tmp_path, target, chain([0.0] * 3))))[-1]
+
+
+def test_checksums_have_no_size(tmp_path: Path) -> None:
+    def dump(*sums: str) -> Json:
+        return {f"Torch.op.{n}.forward": api([tensor(md5="00000001")], [tensor(md5=f"{sums[n]:0>8}")]) for n in range(len(sums))}
+
+    found = traced(tmp_path, dump("2", "3", "4"), dump("a", "b", "4")).growth
+    assert (found.start, found.largest, found.gone_after, found.agreeing) == (None, None, "Torch.op.1.forward", 1)
+
+
+def test_tensors(tmp_path: Path) -> None:
+    for side, gain in (("t", 1.01), ("g", 1.0)):
+        directory = tmp_path / side
+        data = {}
+        for n, factor in enumerate((gain, gain**20)):
+            record = save_array(directory, f"Torch.op.{n}.forward.output.0.pt", [1.0 * factor, 2.0 * factor])
+            data[f"Torch.op.{n}.forward"] = api([save_array(directory, f"Torch.op.{n}.forward.input.0.pt", [3.0])], [record])
+        write_dump(directory, data, task="tensor")
+    found = trace(examine(DumpPair(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", None, "")))
+    assert found is not None and found.growth.start == pytest.approx(0.01 / 1.01)
+    assert found.growth.tenfold is not None and found.growth.tenfold.call == "Torch.op.1.forward"
+
+
+def test_nothing_to_follow(tmp_path: Path) -> None:
+    pair = DumpPair(Net().write(tmp_path / "t"), Net().write(tmp_path / "g"), None, "")
+    assert trace(examine(pair)) is None
+
+
+def test_a_circle_in_construct_json_ends(tmp_path: Path) -> None:
+    circle: dict[str, str | None] = {"Torch.op.0.forward": "Module.a.A.forward.0", "Module.a.A.forward.0": "Torch.op.0.forward"}
+    for side, size in (("t", 0.5), ("g", 0.0)):
+        write_dump(tmp_path / side, chain([size]), construct=circle)
+    found = trace(examine(DumpPair(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", None, "")))
+    assert found is not None and found.parents == ("Module.a.A.forward.0",)
