@@ -48,7 +48,7 @@ def run(units: Sequence[Unit], address: str, progress: Progress | None = None) -
         waiting: dict[int, PairReport | Failure] = {}
         done = given = 0
         try:
-            for future in distributed.as_completed(futures):
+            for future in distributed.as_completed(futures, loop=client.loop):
                 number = numbers[future.key]
                 unit = units[number]
                 problem = future.exception()
