@@ -51,7 +51,7 @@ def test_roots_in_memory(tmp_path: Path, memory: Any) -> None:
     for ours, theirs in zip(local.reports, far.reports, strict=True):
         assert ours.csv is not None and theirs.csv is not None and ours.csv.read_bytes() == theirs.csv.read_bytes()
     assert far.summary is not None
-    assert [row["Target"] for row in read_csv(far.summary)][0] == "memory://runs/t/step0/rank0/dump.json"
+    assert next(row["Target"] for row in read_csv(far.summary)) == "memory://runs/t/step0/rank0/dump.json"
     assert not any("msprobe-" in line.text for line in describe(far))
 
 
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_told_by_its_url(tmp_path: Path, memory: Any) -> None:
 
 
 def test_nothing_there(tmp_path: Path, memory: Any) -> None:
-    with pytest.raises(UsageError, match="memory://nowhere .*no dump.json in it"):
+    with pytest.raises(UsageError, match=r"memory://nowhere .*no dump\.json in it"):
         compare("memory://nowhere", tmp_path, tmp_path / "out")
     with pytest.raises(UsageError, match=r"nonsense://x cannot be read: .*nonsense"):
         compare("nonsense://x", "nonsense://x", tmp_path / "out")
