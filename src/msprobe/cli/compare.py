@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
     )
+    parser.add_argument(
+        "--reference", metavar="PATH", help="dump of a run in higher precision, which stands for the truth: says which side is closer to it"
+    )
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 when differences are found, too")
     parser.add_argument("-m", "--mode", default="auto", metavar="MODE", help="auto (the only one so far)")
     later = parser.add_argument_group("not available yet")
@@ -73,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         data_mapping=mapping,
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
+        reference=arguments.reference,
         diff_analyze=arguments.diff_analyze,
     )
     outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msprobe.comparison import report_csv
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
+from msprobe.comparison.judging.reference import with_reference
 from msprobe.comparison.kinds import KindsDiffer
 from msprobe.comparison.one_pair import compare_pair
 from msprobe.comparison.options import DEFAULTS, Options
@@ -36,6 +37,8 @@ def compare(
         OSError: the results cannot be written.
     """
     plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
+    if options.reference is not None:
+        plan = with_reference(plan, Path(target), Path(options.reference))
     stamp = report_csv.timestamp()
     reports: list[PairReport] = []
     failures: list[Failure] = []

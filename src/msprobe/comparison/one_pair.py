@@ -13,6 +13,7 @@ from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
@@ -98,7 +99,21 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
+        truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
     )
+
+
+def _truths(calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden: _Side) -> list[tuple[reference.Truth, ...]]:
+    assert pair.reference is not None
+    truth = _read(pair.reference)
+    errors = [reference.errors_of(_against(side, truth)) for side in (target, golden)]
+    return reference.truths(calls, errors[0], errors[1])
+
+
+def _against(side: _Side, truth: _Side) -> list[MeasuredCall]:
+    mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
+    measurer = _measurer(mode, side, truth)
+    return weigh([_measure(call, measurer, None) for call in match(side.calls, truth.calls)], sampled=mode == "statistics")
 
 
 def report_of(compared: Compared, csv: Path | None) -> PairReport:
@@ -128,6 +143,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         trail_of(compared, order),
         gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
         trace(compared, order),
+        reference.tally(measured, compared.truths, findings.first) if compared.truths is not None else None,
     )
 
 
@@ -160,6 +176,10 @@ def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
         from msprobe.comparison.measure_md5 import Md5Measurer
 
         return Md5Measurer()
+    if target.tensor_dir.is_dir() and golden.tensor_dir.is_dir():  # tensor_list
+        from msprobe.comparison.measure_mixed import MixedMeasurer
+
+        return MixedMeasurer(target.tensor_dir, golden.tensor_dir)
     from msprobe.comparison.measure_statistics import StatisticsMeasurer
 
     return StatisticsMeasurer()

@@ -14,12 +14,14 @@ class Options:
         data_mapping: row name in the target -> row name in the golden dump, for rows that are named differently (`-dm`).
         steps: numbers of the steps to compare, None for all (`--step`).
         ranks: numbers of the ranks to compare, None for all (`--rank`).
+        reference: a third dump, of a run in higher precision, shaped like the target (`--reference`).
         diff_analyze: write the JSON files of the search over the ranks (`-da`).
     """
 
     data_mapping: Mapping[str, str] | None = None
     steps: frozenset[int] | None = None
     ranks: frozenset[int] | None = None
+    reference: str | None = None
     diff_analyze: bool = False
 
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.judge import Mode, Verdict
+from msprobe.comparison.judging import reference
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
 
@@ -48,12 +49,16 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
 
 def header(compared: Compared) -> tuple[str, ...]:
     """The columns of the CSV of one pair of dumps."""
-    return columns(compared.mode, compared.metrics, compared.stacks is not None)
+    appended = reference.COLUMNS if compared.truths is not None else ()
+    return (*columns(compared.mode, compared.metrics, compared.stacks is not None), *appended)
 
 
 def rows_of(compared: Compared) -> Iterator[list[Any]]:
     """The cells of the CSV of one pair of dumps."""
-    return rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    found = rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    if compared.truths is None:
+        return found
+    return ([*line, *truth] for line, truth in zip(found, reference.cells(compared.truths), strict=True))
 
 
 def rows(
