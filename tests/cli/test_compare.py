@@ -56,7 +56,6 @@ def test_exit_zero_does_not_hide_that_it_could_not_be_done(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     "options",
     [
-        ["--xlsx"],
         ["-fm"],
         ["-cm"],
         ["-cm", "map.yaml"],

@@ -320,7 +320,8 @@ def test_the_words_of_the_terminal(tmp_path: Path) -> None:
     assert lines[at + 5].split() == ["target", "4.0", "2.0", "3.0", "6.5"]
     assert lines[at + 6].split() == ["golden", "3.0", "1.0", "2.0", "4.5"]
     assert any(line.startswith("result: ") for line in lines)
-    assert lines[0] == "41 rows matched, 0 unmatched: 12 pass, 27 warning, 2 error, 0 not compared"
+    assert lines[0] == "Inputs equal, `relu` in `blocks.0` differs (forward): model.py:102"
+    assert lines[1] == "41 rows matched, 0 unmatched: 12 pass, 27 warning, 2 error, 0 not compared"
 
 
 def test_parameters_of_the_module_around_are_mentioned(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ MODULES = {
     "tensor_file": "msprobe.format.tensor_file",
     "compare": "msprobe.comparison.compare",
     "describe": "msprobe.comparison.describe",
+    "sentence": "msprobe.comparison.sentence",
 }
 
 

@@ -16,7 +16,6 @@ from msprobe.errors import UsageError
 
 # Options of the existing tool that are not built yet: (flags, destination, takes a value)
 _NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
-    (("--xlsx",), "xlsx", False),
     (("-fm", "--fuzzy_match"), "fuzzy_match", False),
     (("-cm", "--cell_mapping"), "cell_mapping", True),
     (("-am", "--api_mapping"), "api_mapping", True),
@@ -38,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-dm", "--data_mapping", type=Path, metavar="YAML", help="pairs of row names, `target row: golden row`, for rows named differently"
     )
+    parser.add_argument("--html", action="store_true", help="one HTML page for all of it, too: tree, values, pictures, code; opens offline")
+    parser.add_argument("--xlsx", action="store_true", help="a workbook beside each CSV: the same columns, with colours and a summary")
+    parser.add_argument("--jsonl", action="store_true", help="the rows as JSON lines beside each CSV, for programs")
     parser.add_argument("--step", metavar="NUMBERS", help="of dump roots, only these steps, as in 0,2-3")
     parser.add_argument("--rank", metavar="NUMBERS", help="only these ranks, as in 0,2-3")
     parser.add_argument(
@@ -72,12 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     from msprobe.comparison.options import Options
 
     mapping = _read_mapping(arguments.data_mapping) if arguments.data_mapping is not None else None
+    reports = frozenset(kind for kind in ("html", "xlsx", "jsonl") if getattr(arguments, kind))
     options = Options(
         data_mapping=mapping,
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
         reference=arguments.reference,
         diff_analyze=arguments.diff_analyze,
+        reports=reports,
     )
     outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options)
     show(describe(outcome))

@@ -15,6 +15,7 @@ from msprobe.errors import MsprobeException
 
 COMMANDS: dict[str, str] = {
     "compare": "compare two dumps value by value and name the first call that differs",
+    "isolate": "run a script with golden inputs for every module and name what is wrong",
 }
 """Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
 

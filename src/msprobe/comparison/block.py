@@ -21,7 +21,7 @@ _REORDERING = (
 
 
 class Line(NamedTuple):
-    """One line of output. `style`: "" or a meaning that the terminal may colour: head, good, bad, dim."""
+    """One line of output. `style`: "" or a meaning that the terminal may colour: lead, head, good, bad, dim."""
 
     text: str
     style: str = ""

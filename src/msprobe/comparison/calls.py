@@ -95,20 +95,22 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
     inputs = parameters = outputs = Agreement.UNKNOWN
     grad_differs = dtype_differs = False
     for row, measure in zip(pair.rows, measures, strict=True):
-        if measure is None or row.target is None:
+        ours, theirs = row
+        if measure is None or ours is None or theirs is None:
             continue
-        role, agreement = row.target.role, measure.agreement
-        grad_differs = grad_differs or requires_grad_differs(row)
-        dtype_differs = dtype_differs or dtypes_differ(row)
+        role, agreement = ours.role, measure.agreement
+        if ours is not theirs:
+            grad_differs = grad_differs or (ours.requires_grad != theirs.requires_grad and requires_grad_differs(row))
+            dtype_differs = dtype_differs or (ours.dtype != theirs.dtype and dtypes_differ(row))
         if role == "input":
-            if agreement > inputs and (written is None or not is_overwritten(row.target, written)):
+            if agreement > inputs and (written is None or not is_overwritten(ours, written)):
                 inputs = agreement
             elif agreement is Agreement.DIFFERENT and parts.api in _KEEPS_SOME:
                 ignored_outputs = True
         elif role == "parameters":
-            parameters = max(parameters, agreement)
-        else:
-            outputs = max(outputs, agreement)
+            parameters = agreement if agreement > parameters else parameters
+        elif agreement > outputs:
+            outputs = agreement
     if ignored_outputs:
         outputs = Agreement.UNKNOWN
     rows = tuple(map(Measured, pair.rows, measures))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from msprobe.comparison import report_csv
@@ -51,13 +52,17 @@ def compare(
                 raise
             failures.append(Failure(pair, str(error), "kinds" if isinstance(error, KindsDiffer) else ""))
     outcome = Outcome(plan, tuple(reports), tuple(failures))
+    if "html" in options.reports:
+        from msprobe.comparison.reports import report_html
+
+        outcome = replace(outcome, html=report_html.write(outcome, Path(output), stamp))
     if plan.level != "root":
         return outcome
     from msprobe.comparison import report_summary
 
     header, lines = report_summary.table(outcome)
     path = report_csv.write(Path(output), "summary", stamp, header, lines)
-    return Outcome(plan, outcome.reports, outcome.failures, path)
+    return replace(outcome, summary=path)
 
 
 def _directory(output: Path, plan: Plan, pair: DumpPair) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.first_difference import Findings
@@ -30,6 +31,7 @@ class Compared:
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         truths: for each call what the reference says of its rows; None without `--reference`.
         notes: what the reader should know, one sentence each.
+        tensor_dirs: where target and golden dump keep their tensor files.
     """
 
     pair: DumpPair
@@ -46,3 +48,4 @@ class Compared:
     other_calls: bool
     notes: tuple[str, ...]
     truths: Sequence[Sequence[Truth]] | None = None
+    tensor_dirs: tuple[Path, Path] | None = None

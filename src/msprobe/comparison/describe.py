@@ -10,6 +10,7 @@ from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.previous_step import look_back
+from msprobe.comparison.sentence import lead
 from msprobe.comparison.spread import received, spread
 
 _SHOWN_RANKS = 8
@@ -20,7 +21,10 @@ _AFTER_A_CALL = {"requires_grad": "First requires_grad that differs", "sequence"
 
 
 def describe(outcome: Outcome) -> Iterator[Line]:
-    """What the user is told, in order: counts, where the files lie, and last, where the eye rests, the first difference."""
+    """What the user is told, in order: the sentence, counts, where the files lie, and last, where the eye rests, the first difference."""
+    first = lead(outcome)
+    if first:
+        yield Line(first, "lead")
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -39,10 +43,13 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"note: ... and {len(notes) - _SHOWN_NOTES} more notes", "dim")
     if outcome.summary is None or len(outcome.reports) <= _SHOWN_FILES:
         for report in outcome.reports:
-            if report.csv is not None:
-                yield Line(f"result: {report.csv}")
+            for path in (report.csv, report.xlsx, report.jsonl):
+                if path is not None:
+                    yield Line(f"result: {path}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
+    if outcome.html is not None:
+        yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)
 
 

@@ -21,7 +21,10 @@ COLUMNS = (
 )
 _EQUAL = ("0",) * 8
 _FLOATS = [float] * 4
-_SAME = Measure(_EQUAL, Agreement.SAME, norm_relative=0.0, max_abs=0.0)
+SAME = Measure(_EQUAL, Agreement.SAME, norm_relative=0.0, max_abs=0.0)
+"""Of two tensors whose statistics are equal, and of two equal numbers."""
+_SAME_TEXT = SAME._replace(max_abs=None)
+_PLAIN = frozenset({float, int, str, bool, type(None)})
 _DEVICE = re.compile(r"(cpu|cuda|npu|gpu|mps|xpu|meta|hpu|mlu|musa|privateuseone)(:[0-9]+|:None)?\Z")
 
 
@@ -103,7 +106,9 @@ class StatisticsMeasurer:
             and target.kind == golden.kind == "tensor"
             and [*map(type, ours)] == [*map(type, theirs)]
         ):
-            return _SAME
+            return SAME
+        if target.kind == golden.kind == "scalar" and type(target.value) in _PLAIN and _spelled_alike(target.value, golden.value):
+            return SAME if _is_number(target.value) else _SAME_TEXT
         if target.kind == golden.kind == "tensor" and target.shape == golden.shape and _all_finite_floats(ours, theirs):
             return _measure_floats(target, golden)
         cells, norm_relative = _cells(ours, theirs)

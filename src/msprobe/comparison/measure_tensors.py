@@ -110,9 +110,14 @@ def measure_tensors(target: TensorLike, golden: TensorLike) -> Measure:
         metrics = numerics.compare_arrays(target, golden)
     except (LookupError, ValueError) as error:
         return _unknown(str(error))
+    return from_metrics(metrics, target.dtype, golden.dtype)
+
+
+def from_metrics(metrics: PairMetrics, target_dtype: str, golden_dtype: str) -> Measure:
+    """As `measure_tensors`, of tensors that have been compared already; they have one shape and at least one element."""
     if metrics.nan_differ or metrics.inf_differ:
         return Measure(NOT_AVAILABLE, Agreement.DIFFERENT, math.inf, max_abs=math.inf)
-    if metrics.equal == metrics.numel and target.dtype == golden.dtype:
+    if metrics.equal == metrics.numel and target_dtype == golden_dtype:
         return _SAME
     # Equal infinities and NaN are not among the compared positions, and agree.
     thousandth = (metrics.within_1e3 + metrics.nonfinite_equal) / metrics.numel
@@ -127,7 +132,7 @@ def measure_tensors(target: TensorLike, golden: TensorLike) -> Measure:
         _decimals(five_thousandths),
     )
     size = _relative_size(metrics)
-    different = size > rounding_of(target.dtype, golden.dtype)
+    different = size > rounding_of(target_dtype, golden_dtype)
     return Measure(
         cells,
         Agreement.DIFFERENT if different else Agreement.ROUNDING,

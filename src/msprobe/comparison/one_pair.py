@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
-from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, summarise
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
@@ -17,14 +17,16 @@ from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.match import CallPair, match, renamed_classes, unknown_names
+from msprobe.comparison.match import match, renamed_classes, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import PairReport
 from msprobe.comparison.previous_step import Gradients, gradients_of
 from msprobe.comparison.propagation import trace
+from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
-from msprobe.comparison.rows import Call, calls_of
+from msprobe.comparison.rows import Call
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
@@ -41,8 +43,12 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    csv = report_csv.write(output, _stem(pair), stamp, report_csv.header(compared), report_csv.rows_of(compared))
-    return report_of(compared, csv)
+    report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    if not options.reports:
+        return report
+    from msprobe.comparison.reports.writing import write_reports
+
+    return write_reports(report, compared, output, _stem(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -52,7 +58,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         DumpFormatError: one of the two cannot be read.
         UsageError: they hold different kinds of data, or have no value in common.
     """
-    target, golden = _read(pair.target), _read(pair.golden)
+    target = _read(pair.target)
+    golden = _read(pair.golden, target.calls)
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     mapping = options.data_mapping
@@ -63,7 +70,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     measurer = _measurer(mode, target, golden)
     shifted = gradient_slots.shifted(pairs)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
-    measured = [_measure(call, measurer, elsewhere if call.name in shifted else None) for call in pairs]
+    measured = measure_calls(pairs, measurer, shifted, elsewhere)
     if mode != "md5":
         measured = weigh(measured, sampled=mode == "statistics")
     notes: list[str] = [unlike] if unlike else []
@@ -100,6 +107,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
         truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
+        tensor_dirs=(target.tensor_dir, golden.tensor_dir),
     )
 
 
@@ -113,7 +121,8 @@ def _truths(calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden
 def _against(side: _Side, truth: _Side) -> list[MeasuredCall]:
     mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
     measurer = _measurer(mode, side, truth)
-    return weigh([_measure(call, measurer, None) for call in match(side.calls, truth.calls)], sampled=mode == "statistics")
+    nowhere = gradient_slots.not_measured(measurer.columns, "N/A")
+    return weigh(measure_calls(match(side.calls, truth.calls), measurer, set(), nowhere), sampled=mode == "statistics")
 
 
 def report_of(compared: Compared, csv: Path | None) -> PairReport:
@@ -156,15 +165,15 @@ class _Side(NamedTuple):
     calls: list[Call]
 
 
-def _read(path: Path) -> _Side:
-    dump = reader.read_dump(path)
+def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
+    dump, calls = read_calls(path, like)
     if dump.task == "structure":
         raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
     if dump.task not in ("statistics", "tensor"):
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
-    if not dump.data:
+    if not calls:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
-    return _Side(dump.task, dump.level, dump.tensor_dir, calls_of(dump.data, str(path)))
+    return _Side(dump.task, dump.level, dump.tensor_dir, calls)
 
 
 def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
@@ -183,17 +192,6 @@ def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
     from msprobe.comparison.measure_statistics import StatisticsMeasurer
 
     return StatisticsMeasurer()
-
-
-def _measure(call: CallPair, measurer: Measurer, outputs: Measure | None) -> MeasuredCall:
-    """`outputs`: what is said of the outputs instead of a measurement, None to measure them."""
-    if outputs is None:
-        return summarise(call, [measurer(ours, theirs) if ours is not None and theirs is not None else None for ours, theirs in call.rows])
-    measures: list[Measure | None] = []
-    for ours, theirs in call.rows:
-        known = outputs if ours is not None and ours.role == "output" else None
-        measures.append((known or measurer(ours, theirs)) if ours is not None and theirs is not None else None)
-    return summarise(call, measures)
 
 
 def _starts(findings: Findings) -> set[str]:

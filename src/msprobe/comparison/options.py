@@ -16,6 +16,7 @@ class Options:
         ranks: numbers of the ranks to compare, None for all (`--rank`).
         reference: a third dump, of a run in higher precision, shaped like the target (`--reference`).
         diff_analyze: write the JSON files of the search over the ranks (`-da`).
+        reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
     """
 
     data_mapping: Mapping[str, str] | None = None
@@ -23,6 +24,7 @@ class Options:
     ranks: frozenset[int] | None = None
     reference: str | None = None
     diff_analyze: bool = False
+    reports: frozenset[str] = frozenset()
 
 
 DEFAULTS = Options()

@@ -51,6 +51,8 @@ class PairReport:
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         location: of the first difference; `value` and `beyond` of those of `findings`; `unmatched` of the first call without partner.
         notes: what the reader should know, one sentence each.
+        xlsx, jsonl: the files written besides, None where they were not asked for.
+        page: its part of the HTML report, None where that was not asked for.
         trail: what the search over the ranks needs.
         gradients: what the next step's report may need, when its parameters differ.
         propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
@@ -77,6 +79,27 @@ class PairReport:
     gradients: Gradients = field(default_factory=Gradients)
     propagation: Propagation | None = None
     truth: Tally | None = None
+    xlsx: Path | None = None
+    jsonl: Path | None = None
+    page: Page | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """What one pair of dumps gives to the HTML report: gzip-compressed JSON, which the page unpacks when it is needed.
+
+    Attributes:
+        tree: names, parents and results of calls and rows.
+        code: stacks, with the lines around them.
+        blocks: the values of the rows, some thousand calls each; `pictures`: error distributions, one text for each pair of tensors.
+        first: numbers of the calls that the search named: the first difference, the first call without partner.
+    """
+
+    tree: bytes
+    code: bytes
+    blocks: tuple[bytes, ...]
+    pictures: tuple[bytes, ...]
+    first: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -96,6 +119,7 @@ class Outcome:
     reports: tuple[PairReport, ...]
     failures: tuple[Failure, ...]
     summary: Path | None = None
+    html: Path | None = None
 
     @property
     def exit_code(self) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
+from msprobe.comparison.csv_text import cell, harmless, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging import reference
 from msprobe.comparison.rows import Row
@@ -32,7 +34,9 @@ _TAIL = ("Requires_grad Consistent", "Result", "Err_message")
 _STACK = "NPU_Stack_Info"
 _DATA_NAME = "Data_name"
 _MISSING = ("N/A",) * 4
-_FORMULA = frozenset("=+-@\t\r＝＋－＠")
+_AT_ONCE = 2000
+_KEPT_STACKS = 4000
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
@@ -69,27 +73,147 @@ def rows(
     stacks: Mapping[str, Sequence[str]] | None,
 ) -> Iterator[list[Any]]:
     """The cells of every row. `stacks`: stack.json of the target, None when there is none."""
-    unmatched: tuple[str, ...] = ("unsupported" if mode == "tensor" else "N/A",) * len(metrics)
+    unmatched = _unmatched(mode, metrics)
     stack_text: dict[int, str] = {}
     for call, group in zip(calls, verdicts, strict=True):
-        stack = _stack_cell(call, stacks, stack_text) if stacks is not None else ""
-        for ((ours, theirs), measure), verdict in zip(call.rows, group, strict=True):
-            cells: list[Any] = [*_basic(ours, theirs)]
-            if mode == "md5":
-                cells += measure.cells if measure is not None else _checksums(ours, theirs)
+        stack = _stack_cell(call, stacks, stack_text) if stacks is not None else None
+        for row, verdict in zip(call.rows, group, strict=True):
+            yield _cells(row, verdict, mode, unmatched, stack)
+            stack = None if stack is None else "N/A"
+
+
+def _unmatched(mode: Mode, metrics: Sequence[str]) -> tuple[str, ...]:
+    return ("unsupported" if mode == "tensor" else "N/A",) * len(metrics)
+
+
+def _cells(row: Measured, verdict: Verdict, mode: Mode, unmatched: tuple[str, ...], stack: str | None) -> list[Any]:
+    """The cells of one row. `stack`: None where there is no such column."""
+    (ours, theirs), measure = row
+    cells: list[Any] = [*_basic(ours, theirs)]
+    if mode == "md5":
+        cells += measure.cells if measure is not None else _checksums(ours, theirs)
+    else:
+        cells += unmatched if measure is None else map(_number, measure.cells) if mode == "tensor" else measure.cells
+        cells += map(_value, ours.statistics) if ours is not None else _MISSING
+        cells += map(_value, theirs.statistics) if theirs is not None else _MISSING
+    cells.append(ours is not None and theirs is not None and ours.requires_grad == theirs.requires_grad)
+    cells.append(verdict.result)
+    cells.append(_messages(verdict))
+    if stack is not None:
+        cells.append(stack)
+    if mode == "tensor":
+        cells.append(_data_names(ours, theirs))
+    return cells
+
+
+def _messages(verdict: Verdict) -> str:
+    return json.dumps(verdict.messages, ensure_ascii=False) if verdict.messages else "[]"
+
+
+def _data_names(ours: Row | None, theirs: Row | None) -> str:
+    return str([_data_name(ours), _data_name(theirs)])
+
+
+def text_of(compared: Compared) -> Iterator[str]:
+    """What `rows_of` gives, as the text of the file, some thousand rows at a time."""
+    if compared.truths is not None:
+        yield from lines_of(rows_of(compared))
+        return
+    maker = _Lines(compared)
+    count = 0
+    for call, group in zip(compared.calls, compared.verdicts, strict=True):
+        maker.add(call, group)
+        count += len(group)
+        if count >= _AT_ONCE:
+            yield maker.take()
+            count = 0
+    yield maker.take()
+
+
+class _Lines:
+    """Text of rows: what recurs is kept, and numbers are spelled many at once."""
+
+    def __init__(self, compared: Compared) -> None:
+        self._mode: Mode = compared.mode
+        self._unmatched = _unmatched(compared.mode, compared.metrics)
+        self._stacks = compared.stacks
+        self._stack_text: dict[int, str] = {}
+        self._kinds: dict[tuple[str, ...], str] = {}
+        self._ends: dict[tuple[bool, Verdict], str] = {}
+        # Of each row: what stands before its numbers, what behind them, and whether it has any.
+        self._rows: list[tuple[str, str, bool]] = []
+        self._numbers: list[tuple[Any, ...]] = []
+        self._metrics: list[tuple[Any, ...]] = []
+
+    def add(self, call: MeasuredCall, verdicts: Sequence[Verdict]) -> None:
+        """Takes the rows of one call."""
+        mode, kinds, ends, numbers = self._mode, self._kinds, self._ends, self._numbers
+        stack = "" if self._stacks is None else self._stack(call, self._stacks)
+        later = stack and ",N/A"
+        for row, verdict in zip(call.rows, verdicts, strict=True):
+            (ours, theirs), measure = row
+            if measure is None or ours is None or theirs is None:
+                raw = None if self._stacks is None else "N/A" if stack is later else _stack_cell(call, self._stacks, {})
+                self._rows.append((",".join(map(_field, _cells(row, verdict, mode, self._unmatched, raw))) + "\n", "", False))
+                stack = later
+                continue
+            kind = (ours.dtype, theirs.dtype, ours.shape, theirs.shape, ours.requires_grad, theirs.requires_grad)
+            middle = kinds.get(kind)
+            if middle is None:
+                middle = kinds[kind] = ",".join(map(cell, kind))
+            same = ours.requires_grad == theirs.requires_grad
+            end = ends.get((same, verdict))
+            if end is None:
+                end = ends[same, verdict] = f",{same},{verdict.result},{cell(_messages(verdict))}"
+            name = _name_cell(ours.name)
+            other = name if ours.name == theirs.name else _name_cell(theirs.name)
+            if mode == "statistics":
+                self._rows.append((f"{name},{other},{middle},{','.join(measure.cells)},", f"{end}{stack}\n", True))
+                numbers.append(ours.statistics + theirs.statistics)
+            elif mode == "tensor":
+                self._rows.append((f"{name},{other},{middle},", f"{end}{stack},{cell(_data_names(ours, theirs))}\n", True))
+                numbers.append(ours.statistics + theirs.statistics)
+                self._metrics.append(measure.cells)
             else:
-                cells += unmatched if measure is None else map(_number, measure.cells) if mode == "tensor" else measure.cells
-                cells += map(_value, ours.statistics) if ours is not None else _MISSING
-                cells += map(_value, theirs.statistics) if theirs is not None else _MISSING
-            cells.append(ours is not None and theirs is not None and ours.requires_grad == theirs.requires_grad)
-            cells.append(verdict.result)
-            cells.append(json.dumps(verdict.messages, ensure_ascii=False) if verdict.messages else "[]")
-            if stacks is not None:
-                cells.append(stack)
-                stack = "N/A"
-            if mode == "tensor":
-                cells.append(str([_data_name(ours), _data_name(theirs)]))
-            yield cells
+                self._rows.append((f"{name},{other},{middle},{','.join(map(cell, measure.cells))}{end}{stack}\n", "", False))
+            stack = later
+
+    def take(self) -> str:
+        """The text of all rows since the last time."""
+        numbers = iter(zip(spell(self._numbers), self._numbers, strict=True))
+        metrics = iter(zip(spell(self._metrics), self._metrics, strict=True))
+        parts: list[str] = []
+        for head, end, has_numbers in self._rows:
+            if not has_numbers:
+                parts.append(head)
+                continue
+            text, values = next(numbers)
+            if text is None:
+                text = ",".join([_field(_value(value)) for value in values])
+            if self._mode == "tensor":
+                measured, cells = next(metrics)
+                head = f"{head}{measured if measured is not None else ','.join([_field(_number(value)) for value in cells])},"
+            parts.append(f"{head}{text}{end}")
+        self._rows, self._numbers, self._metrics = [], [], []
+        return "".join(parts)
+
+    def _stack(self, call: MeasuredCall, stacks: Mapping[str, Sequence[str]]) -> str:
+        """The field of the first row of a call, with the comma before it."""
+        frames = frames_of(call.name, stacks) if call.pair.target is not None else ()
+        found = self._stack_text.get(id(frames))
+        if found is None:
+            if len(self._stack_text) > _KEPT_STACKS:
+                self._stack_text.clear()
+            found = self._stack_text[id(frames)] = "," + (cell(repr(list(frames))) if frames else "N/A")
+        return found
+
+
+def _name_cell(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) is not None else cell(harmless(name))
+
+
+def _field(value: Any) -> str:
+    return repr(value) if type(value) is float else cell(value) if type(value) is str else str(value)
 
 
 def _basic(ours: Row | None, theirs: Row | None) -> tuple[str, ...]:
@@ -98,8 +222,8 @@ def _basic(ours: Row | None, theirs: Row | None) -> tuple[str, ...]:
     if theirs is None:
         theirs = _NOTHING
     return (
-        _text(ours.name),
-        _text(theirs.name),
+        harmless(ours.name),
+        harmless(theirs.name),
         ours.dtype,
         theirs.dtype,
         ours.shape,
@@ -133,12 +257,7 @@ def _value(value: Any) -> Any:
         return value if math.isfinite(value) else _number(value)
     if value is None:
         return "None"
-    return _text(value) if type(value) is str else value
-
-
-def _text(text: str) -> str:
-    """A recorded text as a cell. One that a spreadsheet would run as a formula gets an apostrophe in front."""
-    return "'" + text if text and text[0] in _FORMULA else text
+    return harmless(value) if type(value) is str else value
 
 
 def _stack_cell(call: MeasuredCall, stacks: Mapping[str, Sequence[str]], texts: dict[int, str]) -> str:
@@ -160,24 +279,25 @@ def write(directory: Path, stem: str, suffix: str, header: Iterable[str], lines:
 
     Returns the path written. Raises OSError; then no file is left.
     """
+    return write_text(directory, f"{stem}_{suffix}", chain(lines_of(iter([tuple(header)])), lines_of(iter(lines))))
+
+
+def write_pair(directory: Path, stem: str, suffix: str, compared: Compared) -> Path:
+    """`write` for the rows of one pair of dumps."""
+    return write_text(directory, f"{stem}_{suffix}", chain(lines_of(iter([header(compared)])), text_of(compared)))
+
+
+def write_text(directory: Path, name: str, parts: Iterable[str]) -> Path:
+    """Writes text into a new file `{name}.csv`; see `write`."""
     directory.mkdir(parents=True, exist_ok=True)
-    path, stream = _create(directory, f"{stem}_{suffix}")
+    path, stream = _create(directory, name)
     try:
         with stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows([[_one_line(cell) for cell in line] for line in lines])
+            stream.writelines(parts)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return path
-
-
-def _one_line(cell: Any) -> Any:
-    """A cell without control characters: one line of the file is one row, and nothing in it commands a terminal."""
-    if type(cell) is str and not cell.isprintable():
-        return "".join(c if c.isprintable() or ord(c) > 159 else c.encode("unicode_escape").decode() for c in cell)
-    return cell
 
 
 def _create(directory: Path, name: str) -> tuple[Path, TextIO]:
@@ -191,4 +311,4 @@ def _create(directory: Path, name: str) -> tuple[Path, TextIO]:
             counter += 1
 
 
-__all__ = ["columns", "header", "rows", "rows_of", "timestamp", "write"]
+__all__ = ["columns", "header", "rows", "rows_of", "text_of", "timestamp", "write", "write_pair"]

@@ -6,7 +6,10 @@ counts when a dump holds 200,000 values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
+
+import orjson
 
 from msprobe.comparison.names import EntryName, parse
 from msprobe.errors import DumpFormatError
@@ -23,6 +26,7 @@ _ROLES: dict[str, Role] = {
     "parameters": "parameters",
 }
 _NO_STATISTICS: Statistics = (None, None, None, None)
+_spelled = orjson.dumps
 # Keyword arguments that name a rank; a tensor operation never has them, a communication shows them as text.
 _PEERS = frozenset({"src", "dst", "group_src", "group_dst"})
 
@@ -73,84 +77,145 @@ def calls_of(data: dict[str, Any], path: str) -> list[Call]:
     Raises:
         DumpFormatError: an entry is no object, or is nested too deep to be read.
     """
-    return [_call(name, entry, path) for name, entry in data.items()]
+    return Builder(path).calls(data)
 
 
-def _call(name: str, entry: Any, path: str) -> Call:
-    rows: list[Row] = []
-    parts = parse(name)
-    try:
-        if parts.direction == "parameters_grad" and isinstance(entry, dict):
-            for parameter, value in entry.items():
-                if isinstance(value, list) and len(value) == 1:
-                    value = value[0]
-                _add(rows, name, "", "parameters_grad", parameter, value)
-        elif parts.direction == "debug":
-            _add(rows, name, "", "output", "", entry)
-        elif isinstance(entry, dict):
-            for part, value in entry.items():
-                role = _ROLES.get(part)
-                if role is not None and value is not None:
-                    _add(rows, name, role, role, "", value)
-        else:
-            raise DumpFormatError(f"{path}: the entry {name!r} is no JSON object; the file is not a dump or was damaged")
-    except RecursionError:
-        raise DumpFormatError(f"{path}: the entry {name!r} is nested too deep to be read") from None
-    return Call(name, parts, tuple(rows))
+class Builder:
+    """Makes calls of entries, a part of a dump at a time. What recurs (shapes, dtypes, keys) is kept once.
 
+    Args:
+        path: the dump.json, for messages.
+        like: the calls of another dump, name -> call. A value that is recorded there with the same text and the same finite numbers other
+            than 0 is represented by the very same Row, which saves memory; who compares can see by it that the two are equal.
+    """
 
-def _add(rows: list[Row], entry: str, label: str, role: Role, path: str, item: Any) -> None:
-    """Appends the rows of one recorded value, depth first. `label` is `input`, `output`, ... or "" where the path follows the entry."""
-    if type(item) is dict:
-        kind = item.get("type")
-        if not isinstance(kind, str):
-            for key, child in item.items():
-                _add(rows, entry, label, role, f"{path}.{key}" if path else key, child)
+    def __init__(self, path: str, like: Mapping[str, Call] | None = None) -> None:
+        self._path = path
+        self._like = like or {}
+        self._twins: tuple[Row, ...] = ()
+        self._rows: list[Row] = []
+        self._shapes: dict[bytes, tuple[str, int | None]] = {}
+        self._texts: dict[str, str] = {}
+
+    def calls(self, data: Mapping[str, Any]) -> list[Call]:
+        """The calls of these entries, in their order. Raises DumpFormatError as `calls_of` does."""
+        return [self._call(name, entry) for name, entry in data.items()]
+
+    def _call(self, name: str, entry: Any) -> Call:
+        rows = self._rows = []
+        twin = self._like.get(name)
+        self._twins = twin.rows if twin is not None else ()
+        parts = twin.parts if twin is not None else parse(name)
+        try:
+            if parts.direction == "parameters_grad" and isinstance(entry, dict):
+                for parameter, value in entry.items():
+                    if isinstance(value, list) and len(value) == 1:
+                        value = value[0]
+                    self._add(name, "", "parameters_grad", parameter, value)
+            elif parts.direction == "debug":
+                self._add(name, "", "output", "", entry)
+            elif isinstance(entry, dict):
+                for part, value in entry.items():
+                    role = _ROLES.get(part)
+                    if role is not None and value is not None:
+                        self._add(name, role, role, "", value)
+            else:
+                raise DumpFormatError(f"{self._path}: the entry {name!r} is no JSON object; the file is not a dump or was damaged")
+        except RecursionError:
+            raise DumpFormatError(f"{self._path}: the entry {name!r} is nested too deep to be read") from None
+        return Call(name, parts, tuple(rows))
+
+    def _add(self, entry: str, label: str, role: Role, path: str, item: Any) -> None:
+        """Adds the rows of one recorded value, depth first. `label` is `input`, `output`, ... or "" where the path follows the entry."""
+        if type(item) is dict:
+            kind = item.get("type")
+            if not isinstance(kind, str):
+                for key, child in item.items():
+                    self._add(entry, label, role, f"{path}.{key}" if path else key, child)
+                return
+        elif type(item) is list:
+            for index, child in enumerate(item):
+                self._add(entry, label, role, f"{path}.{index}" if path else str(index), child)
             return
-    elif type(item) is list:
-        for index, child in enumerate(item):
-            _add(rows, entry, label, role, f"{path}.{index}" if path else str(index), child)
-        return
-    key = f"{label}.{path}" if label and path else label or path
-    name = f"{entry}.{key}" if key else entry
-    if item is None:
-        rows.append(Row(name, key, role, "null", "N/A", "N/A", "N/A", _NO_STATISTICS, None, None, None))
-    elif type(item) is dict:
-        if "dtype" in item and "shape" in item:
-            rows.append(_tensor(name, entry, key, role, item))
+        key = f"{label}.{path}" if label and path else label or path
+        if type(item) is dict and "dtype" in item and "shape" in item:
+            self._rows.append(self._tensor(entry, key, role, item))
+            return
+        name = f"{entry}.{key}" if key else entry
+        if item is None:
+            self._rows.append(Row(name, key, role, "null", "N/A", "N/A", "N/A", _NO_STATISTICS, None, None, None))
+        elif type(item) is dict:
+            self._rows.append(_value(name, key, role, item["type"], item, path))
+        elif not path.endswith("class_type"):  # a bare value, as inside a P2POp
+            self._rows.append(_scalar(name, key, role, type(item).__name__, item, None))
+
+    def _tensor(self, entry: str, key: str, role: Role, item: dict[str, Any]) -> Row:
+        get = item.get
+        maximum = get("Max")
+        minimum = get("Min")
+        mean = get("Mean")
+        norm = get("Norm")
+        requires_grad = get("requires_grad")
+        dtype = item["dtype"]
+        shape, numel = self._shape(item["shape"])
+        data_name = get("data_name")
+        md5 = get("md5")
+        grad = "N/A" if requires_grad is None else str(requires_grad)
+        position = len(self._rows)
+        twin = self._twins[position] if position < len(self._twins) else None
+        if twin is not None and twin.key == key and twin.role == role and twin.kind == "tensor":
+            key = twin.key
+            theirs = twin.statistics
+            if (
+                maximum == theirs[0]
+                and minimum == theirs[1]
+                and mean == theirs[2]
+                and norm == theirs[3]
+                and maximum
+                and minimum
+                and mean
+                and norm
+                and type(maximum) is type(minimum) is type(mean) is type(norm) is float
+                and type(theirs[0]) is type(theirs[1]) is type(theirs[2]) is type(theirs[3]) is float
+                and dtype == twin.dtype
+                and shape == twin.shape
+                and grad == twin.requires_grad
+                and data_name == twin.data_name
+                and md5 == twin.md5
+                and type(md5) is type(twin.md5)
+            ):
+                return twin
+            name = twin.name if data_name is None and twin.data_name is None else f"{entry}.{key}" if key else entry
         else:
-            rows.append(_value(name, key, role, item["type"], item, path))
-    elif not path.endswith("class_type"):  # a bare value, as inside a P2POp
-        rows.append(_scalar(name, key, role, type(item).__name__, item, None))
+            name = f"{entry}.{key}" if key else entry
+        if data_name is not None:
+            data_name = str(data_name)
+            stem = data_name.rpartition(".")[0]
+            # A shortened or foreign file name says nothing about the call; then the place in the entry is the name.
+            if stem == entry or (stem.startswith(entry + ".") and "/" not in stem and "\\" not in stem):
+                name = stem
+        statistics: Statistics = (maximum, minimum, mean, norm)
+        if str in map(type, statistics):
+            statistics = (_number(maximum), _number(minimum), _number(mean), _number(norm))
+        texts = self._texts
+        if type(dtype) is not str:
+            dtype = str(dtype)
+        dtype = texts.setdefault(dtype, dtype)
+        key = texts.setdefault(key, key)
+        return tuple.__new__(Row, (name, key, role, "tensor", dtype, shape, grad, statistics, numel, md5, data_name))
 
-
-def _tensor(name: str, entry: str, key: str, role: Role, item: dict[str, Any]) -> Row:
-    data_name = item.get("data_name")
-    if data_name is not None:
-        data_name = str(data_name)
-        stem = data_name.rpartition(".")[0]
-        # A shortened or foreign file name says nothing about the call; then the place in the entry is the name.
-        if stem != entry and (not stem.startswith(entry + ".") or "/" in stem or "\\" in stem):
-            stem = name
-        name = stem
-    shape = item["shape"]
-    statistics = (item.get("Max"), item.get("Min"), item.get("Mean"), item.get("Norm"))
-    if str in map(type, statistics):
-        statistics = tuple(map(_number, statistics))
-    requires_grad = item.get("requires_grad")
-    return Row(
-        name,
-        key,
-        role,
-        "tensor",
-        str(item["dtype"]),
-        str(shape),
-        "N/A" if requires_grad is None else str(requires_grad),
-        statistics,
-        _numel(shape),
-        item.get("md5"),
-        data_name,
-    )
+    def _shape(self, shape: Any) -> tuple[str, int | None]:
+        """A shape as text, and its number of elements."""
+        try:
+            spelled = _spelled(shape)  # tells 1 from true, as a tuple of the sizes would not
+        except (TypeError, ValueError):
+            return str(shape), _numel(shape)
+        found = self._shapes.get(spelled)
+        if found is None:
+            found = str(shape), _numel(shape)
+            if found[1] is not None:
+                self._shapes[spelled] = found
+        return found
 
 
 def _numel(shape: Any) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from msprobe.comparison.names import forward_of, parse
 
@@ -66,13 +67,21 @@ def locate(frames: Sequence[str]) -> tuple[Frame | None, Frame | None]:
         frame = parse_frame(text)
         if frame is None:
             continue
-        path = frame.path.replace("\\", "/")
-        if _FRAMEWORK.search(path) or _STANDARD_LIBRARY.search(path) or path.startswith("<frozen"):
+        kind = kind_of(frame)
+        if kind == "framework":
             continue
         library = library or frame
-        if not _INSTALLED.search(path):
+        if kind == "user":
             user = frame
             break
     if user is None:
         return library, None
     return user, library if library != user else None
+
+
+def kind_of(frame: Frame) -> Literal["user", "library", "framework"]:
+    """Whose code a frame is: the user's, that of an installed package, or of torch, msprobe and the standard library."""
+    path = frame.path.replace("\\", "/")
+    if _FRAMEWORK.search(path) or _STANDARD_LIBRARY.search(path) or path.startswith("<frozen"):
+        return "framework"
+    return "library" if _INSTALLED.search(path) else "user"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msprobe.errors import UsageError
+from msprobe.format import isolation
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
@@ -38,6 +39,16 @@ def _tell_save_traced() -> None:
 
 _traced: list[bool] = []
 """Whether that has been told."""
+
+
+def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
+    """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
+    orders = os.environ.get(isolation.VARIABLE)
+    if not orders:
+        return Session(LiveConfig(config_path, arguments))
+    from msprobe.pytorch.load.isolating import IsolatedSession
+
+    return IsolatedSession(orders)
 
 
 def _at_exit(session: Session) -> None:
@@ -96,7 +107,7 @@ class PrecisionDebugger:
     ) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
             arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
-            PrecisionDebugger._session = Session(LiveConfig(config_path, arguments))
+            PrecisionDebugger._session = _session(config_path, arguments)
             atexit.register(_at_exit, PrecisionDebugger._session)
             PrecisionDebugger._instance = super().__new__(cls)
         elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):

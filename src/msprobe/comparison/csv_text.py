@@ -1,0 +1,109 @@
+"""The lines of the CSV as text, many at once: to the byte what the `csv` module makes of `report_csv.rows`, several times as fast.
+
+Half of a row are numbers, and Python's `repr` of eight floats takes ten times as long as orjson's. orjson spells floats with the same
+digits; where it writes an exponent otherwise (`1e-7`, `0.00001`), the text is put right afterwards.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_SMALL = re.compile(r"(?<![0-9])0\.0000([1-9])([0-9]*)")
+_POSITIVE_EXPONENT = re.compile(r"e[0-9]")
+_SPECIAL = re.compile(r'[,"\r\n]')
+_NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
+_NUMBERS = frozenset({float, int})
+_FORMULA = frozenset("=+-@\t\r＝＋－＠")
+
+
+def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
+    """`,`-joined numbers of each group as Python spells them; None where a group holds anything but finite floats and integers."""
+    text = _dumped(numbers)
+    if text is not None and _NO_NUMBER.search(text) is None and text.count("[") == len(numbers) + 1:
+        return [*text[2:-2].split("],[")] if numbers else []
+    plain = [index for index, group in enumerate(numbers) if _NUMBERS.issuperset(map(type, group))]
+    text = _dumped([numbers[index] for index in plain])
+    if text is None:
+        return [_spelled(group) for group in numbers]
+    found: list[str | None] = [None] * len(numbers)
+    for index, part in zip(plain, text[2:-2].split("],["), strict=False):
+        found[index] = None if "n" in part else part  # null: NaN or an infinity
+    return found
+
+
+def spell_array(numbers: npt.NDArray[np.float64], unit: str = "") -> list[str]:
+    """`,`-joined numbers of each row of a two-dimensional array, all finite, each with `unit` behind it."""
+    text = _dumped(numbers, orjson.OPT_SERIALIZE_NUMPY)
+    if not text or not len(numbers):
+        return []
+    if unit:
+        text = text.replace(",", f"{unit},").replace(f"]{unit},[", f"{unit}],[").replace("]]", f"{unit}]]")
+    return text[2:-2].split("],[")
+
+
+def _dumped(numbers: Any, option: int = 0) -> str | None:
+    try:
+        text = orjson.dumps(numbers, option=option).decode()
+    except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
+        return None
+    if "0.0000" in text:
+        text = _SMALL.sub(_scientific, text)
+    if "e" in text:
+        for digit in "6789":  # of one-digit exponents only these are written as such
+            text = text.replace(f"e-{digit},", f"e-0{digit},").replace(f"e-{digit}]", f"e-0{digit}]")
+        if _POSITIVE_EXPONENT.search(text) is not None:
+            text = _POSITIVE_EXPONENT.sub(lambda match: f"e+{match[0][1]}", text)
+    return text
+
+
+def _scientific(match: re.Match[str]) -> str:
+    first, rest = match.groups()
+    return f"{first}.{rest}e-05" if rest else f"{first}e-05"
+
+
+def _spelled(group: Sequence[Any]) -> str | None:
+    for value in group:
+        if type(value) is not int and (type(value) is not float or value - value != 0.0):
+            return None
+    return ",".join(map(repr, group))
+
+
+def cell(text: str) -> str:
+    """A text as a field: without control characters, so that one line of the file is one row and nothing in it commands a terminal;
+    quoted where need be."""
+    text = printable(text)
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
+
+
+def printable(value: Any) -> Any:
+    """A text without control characters; anything else as it is."""
+    if type(value) is str and not value.isprintable():
+        return "".join(c if c.isprintable() or ord(c) > 159 else c.encode("unicode_escape").decode() for c in value)
+    return value
+
+
+def harmless(text: str) -> str:
+    """A recorded text. One that a spreadsheet would run as a formula gets an apostrophe in front."""
+    return "'" + text if text and text[0] in _FORMULA else text
+
+
+def lines_of(rows: Iterator[Sequence[Any]]) -> Iterator[str]:
+    """Rows of any cells as text."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    while some := [[printable(value) for value in row] for row in islice(rows, 1000)]:
+        writer.writerows(some)
+        yield stream.getvalue()
+        stream.seek(0)
+        stream.truncate()

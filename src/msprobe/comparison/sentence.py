@@ -1,0 +1,114 @@
+"""The first difference in one short sentence, the first thing that a reader sees: what is equal, what differs, where in the code."""
+
+from __future__ import annotations
+
+from msprobe.comparison.arguments import argument_name
+from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.measure import Agreement
+from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.order import guilty_first, unmatched_first
+from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.stacks import Frame
+
+_EQUAL = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", Agreement.DIFFERENT: "different"}
+
+
+def lead(outcome: Outcome) -> str:
+    """The sentence for a whole comparison; "" when nothing differs beyond rounding."""
+    ranks = guilty_first(outcome)
+    return sentence(ranks[0], with_rank=len(outcome.reports) > 1) if ranks else ""
+
+
+def sentence(report: PairReport, *, with_rank: bool = False) -> str:
+    """`Inputs equal, weights equal, `layers.3.mlp` differs (forward, step 0): model.py:118`; "" when nothing differs.
+
+    Args:
+        report: of one pair of dumps.
+        with_rank: whether the rank is named.
+    """
+    found = report.findings
+    if unmatched_first(report) and found.unmatched is not None:
+        side = "target" if found.unmatched.pair.target is not None else "golden dump"
+        text, call, at = f"{_what(found.unmatched, None)} is in the {side} only", found.unmatched, report.unmatched
+    elif found.first is not None:
+        text, call, at = _text(found.first), found.first.call, report.location.user
+    else:
+        return ""
+    where = [call.parts.direction.replace("parameters_grad", "gradients")] if call.parts.direction else []
+    if report.pair.step is not None:
+        where.append(f"step {report.pair.step}")
+    if with_rank and report.pair.label.startswith("rank"):
+        where.append(f"rank {report.pair.label[4:]}")
+    aside = f" ({', '.join(where)})" if where else ""
+    return f"{text[0].upper()}{text[1:]}{aside}{_line(at)}"
+
+
+def place(parts: EntryName) -> str:
+    """A module by its path in the model, an API by its bare name: `layers.3.mlp`, `linear`."""
+    if not parts.is_module and parts.direction != "parameters_grad":
+        return parts.api or parts.base
+    path, _, _ = parts.base.removeprefix("Module.").removeprefix("Cell.").rpartition(".")
+    return path or parts.base
+
+
+def _text(difference: FirstDifference) -> str:
+    what, kind = _what(difference.call, difference.module), difference.kind
+    keys = _keys(difference)
+    if kind == "own code":
+        inner = place(difference.call.parts)
+        return f"inputs equal, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
+    if kind == "parameter":
+        return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
+    if kind == "gradient":
+        return f"everything before it equal, the gradient of {keys} in {what} differs"
+    if kind == "requires_grad":
+        return f"requires_grad of {keys} of {what} differs"
+    if kind == "first input":
+        return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
+    if kind == "sequence":
+        return f"another sequence of calls, from {what} on"
+    if kind == "argument":
+        return f"{'arguments' if len(difference.rows) > 1 else 'argument'} {keys} of {what} {_verb(difference)}"
+    if kind == "input":
+        return f"{keys} of {what} {_verb(difference)}, nothing recorded before it does"
+    own = " in its own code" if difference.last_inner is not None else ""
+    return f"{_inputs(difference)}, {what} differs{own}"
+
+
+def _what(call: MeasuredCall, module: str | None) -> str:
+    """`layers.3.mlp`; of an API the module around it, too."""
+    name = f"`{place(call.parts)}`"
+    if call.parts.is_module or module is None:
+        return name
+    around = parse(module)
+    return f"{name} in `{place(around) if around.is_module else module}`"
+
+
+def _inputs(difference: FirstDifference) -> str:
+    backward = difference.call.parts.direction == "backward"
+    what = "incoming gradients" if backward else "inputs"
+    inputs = difference.call.inputs
+    words = [f"no {what} recorded" if inputs is Agreement.UNKNOWN else f"{what} {_EQUAL[inputs]}"]
+    if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
+        words.append(f"weights {_EQUAL[difference.parameters]}")
+    return ", ".join(words)
+
+
+def _keys(difference: FirstDifference) -> str:
+    keys = [row.pair.target.key for row in difference.rows if row.pair.target is not None]
+    base = difference.call.parts.base
+    names = [argument_name(base, key) or key.removeprefix("parameters.") for key in keys]
+    shown = " and ".join(f"`{name}`" for name in names[:2])
+    return f"{shown} and {len(names) - 2} more" if len(names) > 2 else shown
+
+
+def _verb(difference: FirstDifference) -> str:
+    return "differ" if len(difference.rows) > 1 else "differs"
+
+
+def _line(frame: Frame | None) -> str:
+    if frame is None:
+        return ""
+    name = frame.path.replace("\\", "/").rpartition("/")[2]
+    return f": {name}:{frame.line}"
