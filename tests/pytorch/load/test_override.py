@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from capturing import Run, forget_debugger, statistics
+from capturing import Run, forget_debugger, parse, statistics
 from overriding import TAKES, Around, Takes, configured, overridden, source
 from torch import nn
 
@@ -84,6 +84,20 @@ def test_load_alone_writes_nothing_at_any_level(tmp_path: Path, level: str, log:
         "INFO [load] step 0: replaced 1 input of 1 call",
     ]
     assert clean(model)
+
+
+@pytest.mark.parametrize("dump", [True, False])
+def test_level_debug(tmp_path: Path, dump: bool) -> None:
+    """What is saved by hand is saved where recording is wanted at all."""
+    numbered(tmp_path)
+    model = Around()
+    with overridden(tmp_path, [TAKES], model, level="debug", dump_after_load=dump) as debugger:
+        debugger.save(model(ZERO), "seen")
+    assert value(model.inner) == 1
+    assert (tmp_path / "dump").exists() is dump
+    if dump:
+        (file,) = (tmp_path / "dump").rglob("debug.json")
+        assert parse(file)["data"]["seen.0.debug"]["Max"] == 1
 
 
 def test_it_needs_no_dump_path(tmp_path: Path) -> None:
