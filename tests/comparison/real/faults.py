@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .planting import WORDS, llama, train
+from .planting import llama, train
 
 
 def transposed_weight() -> nn.Module:
@@ -19,22 +19,16 @@ def transposed_weight() -> nn.Module:
     return model
 
 
-class LeftOn(nn.Module):
-    """Dropout that stays on where the golden run has it off."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-
 def dropout_left_on() -> nn.Module:
+    """Dropout of the attention weights, which the golden run has turned off."""
     return llama(attention_dropout=0.3)
 
 
 def wrong_causal_mask() -> nn.Module:
     """Every position also sees the next one."""
     model = llama()
-    for layer in model.get_submodule("model.layers"):
+    layers: Any = model.get_submodule("model.layers")
+    for layer in layers:
         attention = layer.self_attn
         forward = attention.forward
 
@@ -51,29 +45,20 @@ def wrong_causal_mask() -> nn.Module:
 def missing_residual() -> nn.Module:
     """The second layer forgets to add what came in."""
     model = llama()
-    layer = model.get_submodule("model.layers.1")
-    attention = layer.self_attn
-    forward = attention.forward
-
-    def less(*args: Any, **kwargs: Any) -> Any:
-        return forward(*args, **kwargs)
-
-    attention.forward = less
-    original = layer.forward
+    layer: Any = model.get_submodule("model.layers.1")
 
     def without(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         states, _ = layer.self_attn(layer.input_layernorm(hidden_states), *args, **kwargs)  # no `hidden_states +`
         return states + layer.mlp(layer.post_attention_layernorm(states))
 
     layer.forward = without
-    del original
     return model
 
 
 def rotary_off_by_one() -> nn.Module:
     """Positions begin at 1 where the table is made."""
     model = llama()
-    rotary = model.get_submodule("model.rotary_emb")
+    rotary: Any = model.get_submodule("model.rotary_emb")
     forward = rotary.forward
     rotary.forward = lambda x, position_ids: forward(x, position_ids + 1)
     return model
@@ -82,7 +67,7 @@ def rotary_off_by_one() -> nn.Module:
 def untied_weight() -> nn.Module:
     """The output layer should share the embedding's weight and has a copy of it: values agree, gradients do not."""
     model = llama(tie_word_embeddings=True)
-    head = model.get_submodule("lm_head")
+    head: Any = model.get_submodule("lm_head")
     head.weight = nn.Parameter(head.weight.detach().clone())
     return model
 
@@ -114,6 +99,3 @@ def accumulate(model: nn.Module, ids: torch.Tensor, *, clip_each: bool = False) 
 
 def accumulate_and_clip_each(model: nn.Module, ids: torch.Tensor) -> None:
     accumulate(model, ids, clip_each=True)
-
-
-__all__ = ["WORDS"]
