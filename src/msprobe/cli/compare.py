@@ -29,8 +29,11 @@ _NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("-tp", "--target_path", required=True, type=Path, metavar="PATH", help="dump under test")
-    parser.add_argument("-gp", "--golden_path", required=True, type=Path, metavar="PATH", help="dump it is measured against")
+    parser.add_argument("-tp", "--target_path", type=Path, metavar="PATH", help="dump under test")
+    parser.add_argument("-gp", "--golden_path", type=Path, metavar="PATH", help="dump it is measured against")
+    parser.add_argument(
+        "--runs", nargs="+", type=Path, metavar="PATH", help="instead of the two: recordings of one script that should be identical"
+    )
     parser.add_argument(
         "-o", "--output_path", default=Path("./output"), type=Path, metavar="DIR", help="where the results go (default ./output)"
     )
@@ -67,6 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
     if given:
         fail(f"not available yet: {', '.join(given)}", "msprobe compare")
         return EXIT_FAILED
+    if arguments.runs is not None:
+        return _compare_runs(arguments)
+    needed = (("-tp/--target_path", arguments.target_path), ("-gp/--golden_path", arguments.golden_path))
+    missing = [flags for flags, path in needed if path is None]
+    if missing:
+        raise UsageError(f"required: {', '.join(missing)} (or, in place of both, several recordings of one script behind --runs)")
     from msprobe.cli.console import show
     from msprobe.comparison.compare import compare
     from msprobe.comparison.describe import describe, problems
@@ -88,6 +97,26 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems(outcome):
         fail(problem, "msprobe compare")
     code = outcome.exit_code
+    return EXIT_OK if arguments.exit_zero and code != EXIT_FAILED else code
+
+
+def _compare_runs(arguments: argparse.Namespace) -> int:
+    from msprobe.cli.console import show
+    from msprobe.comparison.number_lists import parse_numbers
+    from msprobe.comparison.repeated import words
+    from msprobe.comparison.repeated.runs import compare_runs
+
+    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("-da", "diff_analyze")]
+    given = [flag for flag, name in others if getattr(arguments, name)]
+    if given:
+        raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
+    steps = parse_numbers(arguments.step, "--step") if arguments.step is not None else None
+    ranks = parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None
+    runs = compare_runs(arguments.runs, steps, ranks)
+    show(words.describe(runs, words.write(runs, arguments.output_path)))
+    for problem in runs.problems:
+        fail(problem, "msprobe compare")
+    code = runs.exit_code
     return EXIT_OK if arguments.exit_zero and code != EXIT_FAILED else code
 
 

@@ -52,6 +52,11 @@ def compare(
                 raise
             failures.append(Failure(pair, str(error), "kinds" if isinstance(error, KindsDiffer) else ""))
     outcome = Outcome(plan, tuple(reports), tuple(failures))
+    if options.diff_analyze:
+        from msprobe.comparison import diff_analyze
+
+        directories = {pair.step: _directory(Path(output), plan, pair) for pair in plan.pairs}
+        outcome = replace(outcome, analyses=tuple(diff_analyze.write_searches(outcome, directories)))
     if "html" in options.reports:
         from msprobe.comparison.reports import report_html
 

@@ -48,6 +48,10 @@ def describe(outcome: Outcome) -> Iterator[Line]:
                     yield Line(f"result: {path}")
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
+    if outcome.analyses is not None:
+        yield from (Line(f"diff_analyze: {path}") for path in outcome.analyses)
+        if not outcome.analyses:
+            yield Line("diff_analyze: no file, as no difference beyond rounding was found")
     if outcome.html is not None:
         yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)

@@ -44,6 +44,10 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
     """
     compared = examine(pair, options)
     report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    if options.diff_analyze:
+        from msprobe.comparison import diff_analyze
+
+        diff_analyze.write_pair(output, _stem(pair), stamp, compared)
     if not options.reports:
         return report
     from msprobe.comparison.reports.writing import write_reports

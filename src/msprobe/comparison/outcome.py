@@ -113,12 +113,18 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a whole comparison."""
+    """The result of a whole comparison.
+
+    Attributes:
+        summary: the summary of a dump root.
+        analyses: the files that `-da` wrote of the search over the ranks; None when it was not asked for.
+    """
 
     plan: Plan
     reports: tuple[PairReport, ...]
     failures: tuple[Failure, ...]
     summary: Path | None = None
+    analyses: tuple[Path, ...] | None = None
     html: Path | None = None
 
     @property

@@ -199,9 +199,8 @@ def _growth_sentences(growth: Growth) -> Iterator[str]:
             by = f"10 times by {growth.tenfold.call}, " if growth.tenfold != growth.largest else ""
             parts.append(f"it grows: relative size {growth.start:.2g} here, {by}largest {growth.largest.size:.2g} at {growth.largest.call}")
         else:
-            parts.append(
-                f"it does not grow tenfold: relative size {growth.start:.2g} here, at most {growth.largest.size:.2g} later, at {growth.largest.call}"
-            )
+            most = f"at most {growth.largest.size:.2g} later, at {growth.largest.call}"
+            parts.append(f"it does not grow tenfold: relative size {growth.start:.2g} here, {most}")
     if growth.nonfinite:
         parts.append(f"NaN or Inf on one side from {growth.nonfinite} on")
     if growth.gone_after:
