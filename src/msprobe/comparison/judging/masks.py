@@ -12,7 +12,6 @@ from typing import Any
 from msprobe.comparison.measure import Agreement, Measure, is_fill, relative_difference
 from msprobe.comparison.rows import Row
 
-
 _SHARE = 1e-4
 
 
