@@ -11,15 +11,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from msprobe.cli import pairing
 from msprobe.cli.errors import EXIT_FAILED, EXIT_OK, fail
 from msprobe.errors import UsageError
 
 # Options of the existing tool that are not built yet: (flags, destination, takes a value)
 _NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
-    (("-fm", "--fuzzy_match"), "fuzzy_match", False),
-    (("-cm", "--cell_mapping"), "cell_mapping", True),
-    (("-am", "--api_mapping"), "api_mapping", True),
-    (("-lm", "--layer_mapping"), "layer_mapping", True),
     (("-tensor_log", "--is_print_compare_log"), "tensor_log", False),
     (("--consistent_check",), "consistent_check", False),
     (("--backend",), "backend", True),
@@ -37,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output_path", default=Path("./output"), type=Path, metavar="DIR", help="where the results go (default ./output)"
     )
-    parser.add_argument(
-        "-dm", "--data_mapping", type=Path, metavar="YAML", help="pairs of row names, `target row: golden row`, for rows named differently"
-    )
+    pairing.add_arguments(parser)
     parser.add_argument("--html", action="store_true", help="one HTML page for all of it, too: tree, values, pictures, code; opens offline")
     parser.add_argument("--xlsx", action="store_true", help="a workbook beside each CSV: the same columns, with colours and a summary")
     parser.add_argument("--jsonl", action="store_true", help="the rows as JSON lines beside each CSV, for programs")
@@ -79,10 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     from msprobe.comparison.number_lists import parse_numbers
     from msprobe.comparison.options import Options
 
-    mapping = _read_mapping(arguments.data_mapping) if arguments.data_mapping is not None else None
     reports = frozenset(kind for kind in ("html", "xlsx", "jsonl") if getattr(arguments, kind))
     options = Options(
-        data_mapping=mapping,
+        **pairing.options_of(arguments),
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
         diff_analyze=arguments.diff_analyze,
@@ -102,7 +96,7 @@ def _compare_runs(arguments: argparse.Namespace) -> int:
     from msprobe.comparison.repeated import words
     from msprobe.comparison.repeated.runs import compare_runs
 
-    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("-da", "diff_analyze")]
+    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("--mapping", "mapping"), ("-da", "diff_analyze")]
     given = [flag for flag, name in others if getattr(arguments, name)]
     if given:
         raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
@@ -114,17 +108,3 @@ def _compare_runs(arguments: argparse.Namespace) -> int:
         fail(problem, "msprobe compare")
     code = runs.exit_code
     return EXIT_OK if arguments.exit_zero and code != EXIT_FAILED else code
-
-
-def _read_mapping(path: Path) -> dict[str, str]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"the mapping file {path} does not exist") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the mapping file {path} is not valid YAML: {error}") from None
-    if not isinstance(content, dict) or not all(isinstance(text, str) for pair in content.items() for text in pair):
-        raise UsageError(f"the mapping file {path} must hold lines `target row: golden row`, both of them names as in the CSV")
-    return content

@@ -21,7 +21,7 @@ EVENTS = "events.jsonl"
 """Beside the orders: how far each process came."""
 
 CODE = "code.json"
-"""In the directory of a rank: name of a module -> `file:line` of its forward."""
+"""In the directory of a rank: name of a module -> {"forward": `file:line` of its forward, "buffers": names of its buffers}."""
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,10 @@ class Evidence:
     Attributes:
         label: of the golden rank.
         calls: those that both runs made, in the order in which they began.
-        missing, extra: calls that the golden run alone, and that this run alone has made.
-        code: name of a module -> `file:line` of its forward.
+        missing, extra: calls that the golden run alone, and that this run alone has made. A call that the golden run made and did not
+            record is neither.
+        code: name of a module -> `file:line` of its forward, where that is not torch's own.
+        buffers: name of a module -> names of its buffers, which no dump holds.
         backward: the first difference among gradients, in words; "" where there is none.
         csv: the comparison's file, None where none was written.
     """
@@ -91,6 +93,7 @@ class Evidence:
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     backward: str = ""
     csv: Path | None = None
 
@@ -135,13 +138,15 @@ def gather(directory: Path, golden: GoldenRank, output: Path | None = None) -> E
                 frame=_frame(name, compared),
             )
         )
+    modules = _modules(directory)
     forwards = [call for call in compared.calls if is_forward(call.name) and not call.matched]
     return Evidence(
         golden.label,
         tuple(facts),
         tuple(call.name for call in forwards if call.pair.target is None),
-        tuple(call.name for call in forwards if call.pair.golden is None),
-        _code(directory),
+        tuple(call.name for call in forwards if call.pair.golden is None and call.name not in golden.parents),
+        {name: place for name, (place, _) in modules.items() if place},
+        {name: buffers for name, (_, buffers) in modules.items() if buffers},
         _backward(compared),
         csv,
     )
@@ -289,12 +294,13 @@ def _frame(name: str, compared: Compared) -> Frame | None:
     return nearer or user
 
 
-def _code(directory: Path) -> dict[str, str]:
+def _modules(directory: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Name of a module -> where its forward stands, and its buffers."""
     try:
         content = json.loads((directory / isolation.CODE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return {str(name): (str(known["forward"]), tuple(map(str, known["buffers"]))) for name, known in content.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return {str(name): str(place) for name, place in content.items()} if isinstance(content, dict) else {}
 
 
 def _backward(compared: Compared) -> str:

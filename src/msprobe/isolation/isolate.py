@@ -213,8 +213,14 @@ class _Search:
                 f"every forward call is right, and gradients are not; the first that differs though what came into it is right: {backward}"
             )
             return self._finish(sentence, verdict, True)
+        if verdict.undecided:
+            what = (
+                f"the end of a plain run is right, and so is every module on golden inputs; {len(verdict.undecided)} differences in between"
+            )
+            return self._finish(f"{what} could not be judged", verdict, True)
         if verdict.unknown:
-            return self._finish(f"nothing is wrong in what could be compared; {len(verdict.unknown)} values could not be", verdict, False)
+            count = len(verdict.unknown)
+            return self._finish(f"nothing is wrong in what could be compared; {count} values could not be", verdict, True)
         drifted = any(facts.outputs for item in plain for facts in item.calls)
         if drifted:
             self.notes.append("in a run with nothing given, values drift apart by no more than rounding adds up to")

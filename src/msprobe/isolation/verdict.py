@@ -34,6 +34,7 @@ class Suspect:
         order: when it ran.
         frame, frame_before: the lines that make `call` and `after`.
         code: `file:line` of the forward that is to blame, "" when not known.
+        buffers: those of the module that is to blame; no dump holds them.
         explained: calls that are wrong because of it.
         reached: calls at which wrong values arrive because of it.
         again: further calls of the same module with the same fault.
@@ -50,6 +51,7 @@ class Suspect:
     frame: Frame | None = None
     frame_before: Frame | None = None
     code: str = ""
+    buffers: tuple[str, ...] = ()
     explained: list[str] = field(default_factory=list)
     reached: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
@@ -191,10 +193,12 @@ class _Judge:
         before = self._before(facts)
         wrong = self._wrong_before(facts)
         rest: list[Difference] = []
+        certain = False
         for difference in facts.arrived:
             made_by = [name for name in before if name in facts.sources.get(difference.key, ())]
             if made_by and not self.calls[made_by[-1]].outputs:
-                rest.append(difference)  # it left that call right, whatever else is wrong
+                rest.append(difference)  # it left that call right, whatever else is wrong, and nobody was to change it on its way
+                certain = True
             elif wrong:
                 self.reached.append((facts.name, made_by[-1] if made_by else wrong[-1]))
             else:
@@ -208,7 +212,7 @@ class _Judge:
             return
         mutators = tuple(name for sibling in before for name in (sibling, *self._inside(sibling)) if self.calls[name].mutated)
         not_given = around.given if around is not None else ()
-        if mutators or not_given:
+        if not certain and (mutators or not_given):
             self.undecided.append(Undecided(facts.name, True, tuple(rest), mutators, not_given))
             return
         if self.between[facts.parent]:  # the same code goes on with what it made
@@ -253,6 +257,7 @@ class _Judge:
         suspect = self._suspect("own code" if inside else "module", facts, facts.outputs, size=len(inside))
         suspect.owner = name
         suspect.code = self.evidence.code.get(operation(name), "")
+        suspect.buffers = self.evidence.buffers.get(operation(name), ())
         if inside:
             last = self.children[name][-1]
             suspect.after, suspect.frame_before = last, self.calls[last].frame

@@ -33,7 +33,7 @@ def sentence(suspect: Suspect) -> str:
     if suspect.kind == "module":
         return f"{call} is wrong: its inputs and parameters are right, {keys} {differ}"
     if suspect.kind == "own code":
-        return f"the code of {call} itself is wrong: its inputs, parameters and all calls inside it are right, {keys} {differ}"
+        return f"the code of {call} itself is wrong: its inputs, parameters and all recorded calls inside it are right, {keys} {differ}"
     if suspect.kind == "between":
         where = f"between {short(suspect.after)} and {call}" if suspect.after else f"before its first call, {call},"
         whose = f"in the forward of {owner}" if owner else "in the model's own forward or outside of it"
@@ -104,10 +104,12 @@ def undecided(item: Undecided) -> str:
 def hint(suspect: Suspect) -> str:
     """What is worth a look before the code is."""
     parts = names.parse(suspect.call)
-    if not isinstance(parts, names.ModuleName) or suspect.kind != "module":
+    if not isinstance(parts, names.ModuleName) or suspect.kind not in ("module", "own code"):
         return ""
     if "dropout" in parts.class_name.lower():
         return "it draws random numbers: are both runs seeded alike (seed_all), or without dropout?"
+    if suspect.buffers:
+        return f"its buffers ({listed(suspect.buffers)}) are in no dump: are they those of the golden run?"
     if parts.count > 0:
         return f"its {parts.count} earlier calls in this step are right: does it keep something between calls?"
     return ""

@@ -92,12 +92,12 @@ class Session:
         override = self.override
         if override is None or override.load != config.load:
             override = Override(config.load, directory=self._directory) if config.load is not None else None
-        uses_apis = config.level in ("L1", "mix")
+        uses_apis = config.records and config.level in ("L1", "mix")
         self.table = ApiTable(read_operation_files(config.ops_dir)) if uses_apis else None
         self.earlier, self.override = earlier, override
         self.spelling = OperatorSpelling(self.recorder.state) if uses_apis else None
         self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
-        saves = config.task == "tensor" or bool(config.section.tensor_list)
+        saves = config.records and (config.task == "tensor" or bool(config.section.tensor_list))
         if saves and self.pool is None:
             self.pool = TensorPool()
         self.saves = saves
@@ -255,18 +255,15 @@ class Session:
             return
         waiting = self.tokens is not None
         self.stop()
+        if self.override is not None:
+            self.override.at_exit()
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             self.end_step()
         elif self.saving.step is not None:
             self.end_step()  # without a word: whoever only saves values need not know of steps
-        elif not self.config.records:
-            if self.override is not None and self.override.began:
-                self.override.end_step()
-            else:
-                logger.warning(f"[load] nothing was replaced: {self.number} steps were ended, and start() came in none to load in")
-        elif waiting or self.ended:
-            return  # what became of the range of tokens has been told
+        elif waiting or self.ended or not self.config.records:
+            return  # what became of the range of tokens, or of what is replaced, has been told
         elif not self.enabled:
             logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
         elif self.unselected is not None:

@@ -200,7 +200,7 @@ def checkpoints(frame: FrameType | None) -> tuple[list[Any], tuple[Any, Any] | N
         elif name in ("checkpoint", "unpack_hook") and code.co_filename == _CHECKPOINT_FILE:
             known = frame.f_locals
             if name == "unpack_hook":
-                return opened, (known["frame"], known["gid"])
+                return opened, (known["frame"], known["gid"]) if "frame" in known and "gid" in known else None
             piece = getattr(getattr(known.get("gen"), "gi_frame", None), "f_locals", {}).get("new_frame")
             if piece is not None:
                 opened.append(piece)

@@ -278,6 +278,15 @@ def test_cast_between_kinds(tmp_path: Path, recorded: torch.dtype, current: torc
     assert found.to(torch.float32).tolist() == [1.0, 0.0]
 
 
+def test_another_device(tmp_path: Path) -> None:
+    """The values go to the device of the tensor that arrived; `meta` stands for one here."""
+    x = torch.ones(2, device="meta", requires_grad=True)
+    (found,) = given(tmp_path, {"input.0": torch.tensor([1.0, 2.0])}, x * 2).args
+    assert (found.device.type, found.shape, found.requires_grad) == ("meta", (2,), True)
+    (found * found).sum().backward()
+    assert x.grad.device.type == "meta"
+
+
 def test_sparse_tensors(tmp_path: Path) -> None:
     recorded = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
     (found,) = given(tmp_path, {"input.0": recorded}, torch.zeros(2, 2).to_sparse()).args

@@ -13,7 +13,6 @@ import torch
 import torch.nn as nn
 from against_golden import differences
 from capturing import configured, environment, golden
-
 from debug_json import step_of
 
 SKIPPED_THERE = ("withNone", "np", "none", "intkey")

@@ -155,6 +155,10 @@ class Encoder:
         """Null, for a value that nobody has looked at."""
         return None
 
+    def _no_record(self, kind: type, path: Path, side: Side) -> Record:
+        """Null, for a value of a class that has no record."""
+        return None
+
     def settle(self) -> None:
         """The step ends: nothing may be outstanding afterwards."""
 
@@ -211,7 +215,7 @@ class Encoder:
         if plain:
             return record
         if not (issubclass(kind, list | tuple | Mapping) or dataclasses.is_dataclass(kind)):
-            return None
+            return self._no_record(kind, path, side)
         identity = id(value)
         if side.open is None:
             side.open = set()

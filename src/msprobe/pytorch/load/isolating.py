@@ -149,11 +149,11 @@ class IsolatedSession(Session):
         self._line(line)
 
     def _write_code(self, model: Any, directory: str) -> None:
-        """Where the forward of each module stands that is not torch's own."""
+        """What the verdict may need to know of each module that no dump holds."""
         path = os.path.join(directory, isolation.CODE)
         if os.path.exists(path):
             return
-        found = {name: place for name, module in named_modules(model) if (place := _place(module))}
+        found = {name: {"forward": _place(module), "buffers": list(module._buffers)} for name, module in named_modules(model)}
         try:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(found, file)
@@ -206,13 +206,15 @@ def _data(tensor: torch.Tensor) -> TensorData:
             described = describe(tensor, Holds.NULLS)
             if described.plain is None:
                 raise ValueError(described.reason)
-            plain = described.plain.detach().resolve_conj().resolve_neg()
+            plain = described.plain.detach()
+            plain = (plain if plain.layout == torch.strided else plain.to_dense()).resolve_conj().resolve_neg()
         plain = plain.cpu().contiguous()
         raw = plain.reshape(-1).view(torch.uint8).numpy()
         return TensorData(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), memoryview(raw).cast("B"))
 
 
 def _place(module: torch.nn.Module) -> str:
+    """Where its forward stands, "" for torch's own."""
     try:
         code = getattr(inspect.unwrap(module.forward), "__code__", None)
     except Exception as error:

@@ -45,8 +45,8 @@ class Override:
         """Between start and stop."""
         self.in_step = False
         """Since the first start of the step that is running."""
-        self.began = False
-        """Whether there ever was a start."""
+        self._asked = self._began = False
+        """Whether there ever was a step to decide on; whether there ever was a start."""
         self._source = Source(load, directory)
         self._entries = entries
         self._wanted: frozenset[str] = frozenset(load.modules)
@@ -65,7 +65,7 @@ class Override:
 
     def wants(self, step: int, rank: int | None) -> bool:
         """Whether inputs are replaced in this step and on this rank."""
-        load = self.load
+        load, self._asked = self.load, True
         if load.rank and rank is None:
             self._warn('"load"."rank" is set, but this process has no rank (no process group): nothing is replaced; leave it empty')
         return (not load.step or step in load.step) and (not load.rank or rank in load.rank)
@@ -92,13 +92,13 @@ class Override:
         self.on = True
 
     def _begin_step(self, step: int, rank: int | None) -> None:
-        first, self.began = not self.began, True
+        first, self._began = not self._began, True
         self._here = None
         try:
             self._here = self._source.of(step, rank)
         except NoSource as problem:
             if first and problem.unclear:
-                self.began = False
+                self._began = False
                 raise UsageError(f"[load] {problem}") from None
             self._warn(f"step {step}: {problem}; nothing is replaced in this step")
         self.in_step, self._step = True, step
@@ -161,6 +161,14 @@ class Override:
         self._repeats.clear()
         self._matched.clear()
         self._inputs.replaced = self._calls = self._repeated = 0
+
+    def at_exit(self) -> None:
+        """The process ends: so does the step, and a run in which nothing could be replaced says so."""
+        self.end_step()
+        if not self._asked:
+            logger.warning("[load] nothing was replaced: start() was never called")
+        elif not self._began:
+            logger.info('[load] nothing was replaced: "load" selects other steps or ranks')
 
     def forget(self) -> None:
         """Take everything off, and say nothing."""

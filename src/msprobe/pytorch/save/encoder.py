@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from msprobe.config import Config
@@ -26,21 +24,17 @@ class SavedSide(Side):
 
 
 class _Noting(Encoder):
-    unrecorded: Unrecorded
-
-    def value(self, value: Any, path: Path, side: Side) -> Record:
-        """The record of one value; never raises. What has no record at all is told: nobody is to take its null for a None."""
-        before = self.unrecorded.count
-        record = super().value(value, path, side)
-        if record is None and value is not None and self.unrecorded.count == before:
-            self._report(side.entry, f" {'.'.join(path)}: a {type(value).__name__} is no kind of value that is recorded")
-        return record
+    """Notes the place of each tensor that requires grad, and tells of what has no record."""
 
     def tensor(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         """The record of a tensor of torch's own two classes."""
         record = super().tensor(tensor, path, side)
         _note(path, side)
         return record
+
+    def _no_record(self, kind: type, path: Path, side: Side) -> Record:
+        """Nobody is to take its null for a None."""
+        self._report(side.entry, f" {'.'.join(path)}: a {kind.__name__} is no kind of value that is recorded")
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         record = super()._unusual(tensor, path, side)
@@ -65,13 +59,9 @@ def make_encoder(config: Config, writer: StepWriter, saver: TensorSaver | None, 
     """What makes the records of a step; like `dump.kinds_of_step.make_encoder`."""
     mode = config.section.summary_mode
     holds = OF_MODE[mode if isinstance(mode, str) else "statistics"]
-    encoder: SavedEncoder | StagedSavedEncoder
     if isinstance(writer, HoldingWriter):
-        encoder = StagedSavedEncoder(saver, unrecorded.report, holds, Staging(writer, unrecorded.report))
-    else:
-        encoder = SavedEncoder(saver, unrecorded.report, holds, md5_last=True)
-    encoder.unrecorded = unrecorded
-    return encoder
+        return StagedSavedEncoder(saver, unrecorded.report, holds, Staging(writer, unrecorded.report))
+    return SavedEncoder(saver, unrecorded.report, holds, md5_last=True)
 
 
 def blank(record: Record) -> Record:

@@ -19,6 +19,7 @@ from msprobe.pytorch.save.gradients import Gradients
 from msprobe.pytorch.save.names import Keys, UniqueSaver
 from msprobe.pytorch.save.unrecorded import Unrecorded
 from msprobe.pytorch.save.writer import writer_class
+from msprobe.pytorch.torch_internals import NoTorchFunction
 from msprobe.writer import TensorPool
 
 
@@ -61,7 +62,8 @@ class SavedStep:
         began = time.perf_counter()
         key, gradient_key = self._keys.take(name, save_backward)
         side = SavedSide(key, self._pool is not None)
-        record = self._encoder.value(variable, (), side)
+        with NoTorchFunction():
+            record = self._encoder.value(variable, (), side)
         self.writer.add(key, record, True)
         if gradient_key is not None:
             if side.leaves:

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.isolation.evidence import CallFacts, Difference, Evidence
+from msprobe.isolation.verdict import Suspect, Verdict, judge, operation, over_ranks
+
+WRONG = (Difference("output.0", "max abs diff 1, relative 0.1"),)
+ARRIVED = (Difference("input.0", "max abs diff 1, relative 0.1"),)
+
+
+def call(name: str, parent: str | None = None, **facts: Any) -> CallFacts:
+    return CallFacts(f"Module.{name}.forward.0", f"Module.{parent}.forward.0" if parent else None, **facts)
+
+
+def verdict(*calls: CallFacts, **evidence: Any) -> Verdict:
+    return judge(Evidence("rank0", calls, **evidence))
+
+
+def shown(found: Verdict) -> list[tuple[str, str]]:
+    return [(suspect.kind, operation(suspect.call).removeprefix("Module.")) for suspect in found.suspects]
+
+
+def only(found: Verdict) -> Suspect:
+    (suspect,) = found.suspects
+    return suspect
+
+
+def test_nothing_wrong() -> None:
+    assert verdict(call("block.Block"), call("block.fc.Linear", "block.Block")) == Verdict()
+
+
+def test_the_innermost_is_to_blame_and_what_is_around_it_is_explained() -> None:
+    found = only(
+        verdict(
+            call("block.Block", outputs=WRONG),
+            call("block.mlp.Mlp", "block.Block", outputs=WRONG),
+            call("block.mlp.fc.Linear", "block.mlp.Mlp", outputs=WRONG),
+            call("next.Linear", arrived=ARRIVED),
+        )
+    )
+    assert (found.kind, found.call, found.size) == ("module", "Module.block.mlp.fc.Linear.forward.0", 0)
+    assert found.explained == ["Module.block.Block.forward.0", "Module.block.mlp.Mlp.forward.0"]
+    assert found.reached == ["Module.next.Linear.forward.0"]
+
+
+def test_smallest_first_then_earliest_and_slight_ones_behind() -> None:
+    slight = (Difference("output.0", "", slight=True),)
+    found = verdict(
+        call("big.Block", outputs=WRONG),
+        call("big.fc.Linear", "big.Block"),
+        call("a.Linear", outputs=slight),
+        call("b.Linear", outputs=WRONG),
+        call("c.Linear", outputs=WRONG),
+        missing=("Module.gone.Linear.forward.0", "Module.gone.Linear.forward.1"),
+    )
+    assert shown(found) == [
+        ("module", "b.Linear"),
+        ("module", "c.Linear"),
+        ("own code", "big.Block"),
+        ("module", "a.Linear"),
+        ("missing", "gone.Linear"),
+    ]
+    assert found.suspects[-1].again == ["Module.gone.Linear.forward.1"]
+
+
+def test_code_between_two_calls() -> None:
+    found = only(
+        verdict(
+            call("block.Block", outputs=WRONG),
+            call("block.norm.Norm", "block.Block"),
+            call("block.norm.inner.Inner", "block.norm.Norm"),
+            call("block.fc.Linear", "block.Block", arrived=ARRIVED),
+            call("block.last.Linear", "block.Block", arrived=ARRIVED),
+        )
+    )
+    assert (found.kind, found.owner, found.after) == ("between", "Module.block.Block.forward.0", "Module.block.norm.Norm.forward.0")
+    assert found.explained == ["Module.block.Block.forward.0"] and found.reached == ["Module.block.last.Linear.forward.0"]
+
+
+def test_code_before_the_first_call() -> None:
+    found = only(verdict(call("block.Block"), call("block.fc.Linear", "block.Block", arrived=ARRIVED)))
+    assert (found.kind, found.after) == ("between", None)
+    assert shown(verdict(call("fc.Linear", arrived=ARRIVED), call("next.Linear"))) == [("data", "fc.Linear")]
+    assert shown(verdict(call("fc.Linear"), call("next.Linear", arrived=ARRIVED))) == [("between", "next.Linear")]
+
+
+def test_what_the_golden_files_say_of_where_a_value_came_from() -> None:
+    sources = {"input.0": ("Module.right.Linear.forward.0",)}
+    calls = (call("wrong.Linear", outputs=WRONG), call("right.Linear"), call("next.Linear", arrived=ARRIVED, sources=sources))
+    assert shown(verdict(*calls)) == [("module", "wrong.Linear"), ("between", "next.Linear")]
+    assert shown(verdict(calls[0], calls[1], call("next.Linear", arrived=ARRIVED))) == [("module", "wrong.Linear")]
+    spoils = call("spoils.Linear", mutated=("input.0",))
+    assert shown(verdict(spoils, *calls)) == [("module", "wrong.Linear"), ("between", "next.Linear")]
+
+
+def test_parameters_and_arguments_explain_what_they_touch() -> None:
+    weight = (Difference("parameters.weight", ""),)
+    found = verdict(call("fc.Linear", parameters=weight, outputs=WRONG), call("next.Linear", arrived=ARRIVED))
+    assert shown(found) == [("parameter", "fc.Linear")] and found.suspects[0].reached == ["Module.next.Linear.forward.0"]
+    flag = (Difference("input.flag", "True, golden False"),)
+    found = verdict(
+        call("block.Block", arguments=flag, outputs=WRONG),
+        call("block.fc.Linear", "block.Block", arguments=flag, arrived=ARRIVED, outputs=WRONG),
+    )
+    assert shown(found) == [("argument", "block.Block")]
+    assert found.suspects[0].explained == ["Module.block.fc.Linear.forward.0"]
+    found = verdict(call("wrong.Linear", outputs=WRONG), call("next.Linear", arguments=flag, outputs=WRONG))
+    assert shown(found)[0] == ("module", "wrong.Linear")
+
+
+def test_a_changed_copy_makes_what_follows_undecided() -> None:
+    found = verdict(
+        call("block.Block", outputs=WRONG),
+        call("block.relu.ReLU", "block.Block", mutated=("input.0",)),
+        call("block.fc.Linear", "block.Block", arrived=ARRIVED),
+    )
+    assert not found.suspects
+    assert [(item.call, item.arrived, item.mutators) for item in found.undecided] == [
+        ("Module.block.fc.Linear.forward.0", True, ("Module.block.relu.ReLU.forward.0",)),
+        ("Module.block.Block.forward.0", False, ("Module.block.relu.ReLU.forward.0",)),
+    ]
+
+
+def test_inputs_that_could_not_be_given() -> None:
+    given = (Difference("input.0", "max abs diff 1"),)
+    found = verdict(call("fc.Linear", given=given, outputs=WRONG))
+    assert not found.suspects and found.undecided[0].not_given == given
+
+
+def test_one_module_in_several_calls_is_one_suspect() -> None:
+    again = CallFacts("Module.fc.Linear.forward.1", outputs=WRONG)
+    found = only(verdict(call("fc.Linear", outputs=WRONG), again))
+    assert found.again == ["Module.fc.Linear.forward.1"]
+
+
+def test_what_was_broken_off_is_no_verdict() -> None:
+    gone = (Difference("output.0", "", missing=True),)
+    evidence = Evidence("rank0", (call("fc.Linear", outputs=gone),), missing=("Module.next.Linear.forward.0",))
+    assert judge(evidence, whole=False) == Verdict()
+    assert shown(judge(evidence)) == [("module", "fc.Linear"), ("missing", "next.Linear")]
+
+
+def test_ranks_are_joined() -> None:
+    one = verdict(call("fc.Linear", outputs=WRONG, unknown=("output.1: no file",)))
+    two = verdict(call("fc.Linear", outputs=WRONG), call("next.Linear", outputs=WRONG))
+    found = over_ranks([("rank0", one), ("rank1", two)])
+    assert [(suspect.call.split(".")[1], suspect.ranks) for suspect in found.suspects] == [("fc", ["rank0", "rank1"]), ("next", ["rank1"])]
+    assert found.unknown == ("rank0: Module.fc.Linear.forward.0: output.1: no file",)
