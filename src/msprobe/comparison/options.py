@@ -22,6 +22,8 @@ class Options:
         ranks: numbers of the ranks to compare, None for all (`--rank`).
         diff_analyze: write the JSON files of the search over the ranks (`-da`).
         reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
+        jobs: processes of this machine among which pairs of dumps are divided, None for as many as pay (`--jobs`).
+        cluster: address of a Dask scheduler whose workers compare, None for this machine (`--cluster`).
     """
 
     data_mapping: Mapping[str, str] | None = None
@@ -32,6 +34,8 @@ class Options:
     ranks: frozenset[int] | None = None
     diff_analyze: bool = False
     reports: frozenset[str] = frozenset()
+    jobs: int | None = None
+    cluster: str | None = None
 
 
 DEFAULTS = Options()
