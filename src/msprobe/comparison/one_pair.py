@@ -46,16 +46,16 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    report = report_of(compared, report_csv.write_pair(output, stem_of(pair), stamp, compared))
     if options.diff_analyze:
         from msprobe.comparison import diff_analyze
 
-        diff_analyze.write_pair(output, _stem(pair), stamp, compared)
+        diff_analyze.write_pair(output, stem_of(pair), stamp, compared)
     if not options.reports:
         return report
     from msprobe.comparison.reports.writing import write_reports
 
-    return write_reports(report, compared, output, _stem(pair), stamp, options)
+    return write_reports(report, compared, output, stem_of(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -221,7 +221,8 @@ def _starts(findings: Findings) -> set[str]:
     return names
 
 
-def _stem(pair: DumpPair) -> str:
+def stem_of(pair: DumpPair) -> str:
+    """The begin of the name of every file that is made of a pair: `compare_result_rank0`."""
     stem = "debug_compare_result" if pair.target.name == layout.DEBUG else "compare_result"
     return f"{stem}_{pair.label}" if pair.label else stem
 
