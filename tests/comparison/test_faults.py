@@ -216,7 +216,9 @@ def test_f18_ranks_are_paired_by_their_number(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}"])
-def test_f18_a_broken_rank_is_named_and_the_others_compared(content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_f18_a_broken_rank_is_named_and_the_others_compared(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for side in "tg":
         for rank in (0, 1):
             write_dump(tmp_path / side / f"rank{rank}", op(tensor()))
@@ -230,7 +232,8 @@ def test_f18_a_broken_rank_is_named_and_the_others_compared(content: str | None,
 def test_f19_layer_mapping_is_obeyed(dumps: Compare, tmp_path: Path) -> None:
     mapping = tmp_path / "lm.yaml"
     mapping.write_text("TopLayer:\n  mine: theirs\n")
-    ran = dumps({"Module.mine.A.forward.0": module([], [tensor()])}, {"Module.theirs.A.forward.0": module([], [tensor()])}, "-lm", str(mapping))
+    mine, theirs = ({f"Module.{name}.A.forward.0": module([], [tensor()])} for name in ("mine", "theirs"))
+    ran = dumps(mine, theirs, "-lm", str(mapping))
     assert ran.code == 0 and ran.result("Module.mine.A.forward.0.output.0") == "pass"
 
 
