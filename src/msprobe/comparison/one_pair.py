@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msprobe.comparison import gradient_slots, report_csv
 from msprobe.comparison.alignment.notes import pairing_notes
+from msprobe.comparison.beside import parents_of, stacks_of
 from msprobe.comparison.calls import Measured, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
@@ -30,11 +31,8 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.tools import are_of_two_tools
-from msprobe.errors import DumpFormatError, UsageError
-from msprobe.format import layout, reader
-
-_T = TypeVar("_T")
-
+from msprobe.errors import UsageError
+from msprobe.format import layout
 
 def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DEFAULTS) -> PairReport:
     """Compares two dump files and writes the files that the options ask for. What it takes and what it returns can be pickled.
@@ -66,14 +64,17 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     """
     target = _read(pair.target)
     golden = _read(pair.golden, target.calls)
+    if "structure" in (target.task, golden.task):
+        from msprobe.comparison.structure import examine_structure
+
+        return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     mapping = options.data_mapping
     notes: list[str] = [unlike] if unlike else []
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
-    golden_stack = cache(lambda: _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {})
+    parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
+    stacks = stacks_of(pair.target, notes)
+    golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
     rename = renaming(options.names, *calls)
     matching = align(*calls, around, rename=rename, mapping=mapping, by_api_alone=options.fuzzy)
@@ -158,7 +159,7 @@ class _Side(NamedTuple):
 def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
     dump, calls = read_calls(path, like)
     if dump.task == "structure":
-        raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
+        return _Side(dump.task, dump.level, dump.tensor_dir, [])
     if dump.task not in ("statistics", "tensor"):
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
     if not calls:
@@ -198,26 +199,6 @@ def _stem(pair: DumpPair) -> str:
 def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
     shown = [", ".join(call.name for call in side[:2]) for side in calls]
     return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
-
-
-_NO_LINES = "no lines of code can be shown"
-_NO_MODULES = "modules around calls cannot be named"
-
-
-def _optional(
-    read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str], consequence: str
-) -> Mapping[str, _T] | None:
-    path = dump.parent / name
-    if not path.is_file():
-        if dump.name == layout.DEBUG or name == layout.CONSTRUCT:  # values saved by hand never have one; calls alone have no modules
-            return None
-        notes.append(f"{path} does not exist: {consequence}")
-        return None
-    try:
-        return read(path)
-    except DumpFormatError as error:
-        notes.append(f"{error}: {consequence}")
-        return None
 
 
 def _nothing_measured(measures: Sequence[Measure]) -> str:
