@@ -43,6 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
     )
+    parser.add_argument(
+        "--reference", metavar="PATH", help="dump of a run in higher precision, which stands for the truth: says which side is closer to it"
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="compare so many pairs of dumps at a time (default: one per core where there is enough to do)"
+    )
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="compare on the workers of this Dask scheduler, as in tcp://host:8786 (msprobe[cluster])"
+    )
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 when differences are found, too")
     parser.add_argument("-m", "--mode", default="auto", metavar="MODE", help="auto (the only one so far)")
     later = parser.add_argument_group("not available yet")
@@ -62,13 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
     if given:
         fail(f"not available yet: {', '.join(given)}", "msprobe compare")
         return EXIT_FAILED
+    if arguments.jobs is not None and arguments.jobs < 1:
+        raise UsageError(f"--jobs is {arguments.jobs}; give the number of processes, 1 or more")
     if arguments.runs is not None:
         return _compare_runs(arguments)
     needed = (("-tp/--target_path", arguments.target_path), ("-gp/--golden_path", arguments.golden_path))
     missing = [flags for flags, path in needed if path is None]
     if missing:
         raise UsageError(f"required: {', '.join(missing)} (or, in place of both, several recordings of one script behind --runs)")
-    from msprobe.cli.console import show
+    from msprobe.cli.console import progress_bar, show
     from msprobe.comparison.compare import compare
     from msprobe.comparison.describe import describe, problems
     from msprobe.comparison.number_lists import parse_numbers
@@ -79,10 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
         **pairing.options_of(arguments),
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
+        reference=arguments.reference,
         diff_analyze=arguments.diff_analyze,
         reports=reports,
+        jobs=arguments.jobs,
+        cluster=arguments.cluster,
     )
-    outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options)
+    with progress_bar() as progress:
+        outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options, progress)
     show(describe(outcome))
     for problem in problems(outcome):
         fail(problem, "msprobe compare")
