@@ -9,12 +9,13 @@ from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
 from msprobe.comparison.alignment.notes import pairing_notes
-from msprobe.comparison.calls import Measured, execution_order
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
@@ -45,16 +46,16 @@ def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DE
         OSError: a file cannot be written.
     """
     compared = examine(pair, options)
-    report = report_of(compared, report_csv.write_pair(output, _stem(pair), stamp, compared))
+    report = report_of(compared, report_csv.write_pair(output, stem_of(pair), stamp, compared))
     if options.diff_analyze:
         from msprobe.comparison import diff_analyze
 
-        diff_analyze.write_pair(output, _stem(pair), stamp, compared)
+        diff_analyze.write_pair(output, stem_of(pair), stamp, compared)
     if not options.reports:
         return report
     from msprobe.comparison.reports.writing import write_reports
 
-    return write_reports(report, compared, output, _stem(pair), stamp, options)
+    return write_reports(report, compared, output, stem_of(pair), stamp, options)
 
 
 def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
@@ -112,8 +113,33 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
+        truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
         tensor_dirs=(target.tensor_dir, golden.tensor_dir),
     )
+
+
+def _truths(calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden: _Side) -> list[tuple[reference.Truth, ...]]:
+    assert pair.reference is not None
+    truth = _read(pair.reference)
+    beside = _around(pair.reference)
+    errors = [
+        reference.errors_of(_against(side, truth, (_around(path), beside)))
+        for side, path in ((target, pair.target), (golden, pair.golden))
+    ]
+    return reference.truths(calls, errors[0], errors[1])
+
+
+def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:
+    mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
+    measurer = _measurer(mode, side, truth)
+    pairs, shifted = gradient_slots.realigned(align(side.calls, truth.calls, around).pairs)
+    measured = measure_calls(pairs, measurer, shifted, gradient_slots.not_measured(measurer.columns, "N/A"))
+    return weigh(measured, sampled=mode == "statistics")
+
+
+def _around(dump: Path) -> Around:
+    parents = _optional(reader.read_construct, dump, layout.CONSTRUCT, [], _NO_MODULES) or {}
+    return Around(parents, cache(lambda: _optional(reader.read_stack, dump, layout.STACK, [], _NO_LINES) or {}))
 
 
 def report_of(compared: Compared, csv: Path | None) -> PairReport:
@@ -143,6 +169,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         trail_of(compared, order),
         gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
         trace(compared, order),
+        reference.tally(measured, compared.truths, findings.first) if compared.truths is not None else None,
     )
 
 
@@ -175,6 +202,10 @@ def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:
         from msprobe.comparison.measure_md5 import Md5Measurer
 
         return Md5Measurer()
+    if target.tensor_dir.is_dir() and golden.tensor_dir.is_dir():  # tensor_list
+        from msprobe.comparison.measure_mixed import MixedMeasurer
+
+        return MixedMeasurer(target.tensor_dir, golden.tensor_dir)
     from msprobe.comparison.measure_statistics import StatisticsMeasurer
 
     return StatisticsMeasurer()
@@ -190,7 +221,8 @@ def _starts(findings: Findings) -> set[str]:
     return names
 
 
-def _stem(pair: DumpPair) -> str:
+def stem_of(pair: DumpPair) -> str:
+    """The begin of the name of every file that is made of a pair: `compare_result_rank0`."""
     stem = "debug_compare_result" if pair.target.name == layout.DEBUG else "compare_result"
     return f"{stem}_{pair.label}" if pair.label else stem
 
