@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from msprobe.comparison.block import Line, block
 from msprobe.comparison.headline import headline
+from msprobe.comparison.judging.reference import conclusion_of
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.reasons import joined
 
@@ -39,6 +40,14 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
     if unmatched:
         where = f"{unmatched[0].pair.title}: " if len(outcome.reports) > 1 and unmatched[0].pair.title else ""
         yield Line(f"  {where}{call_without_partner(unmatched[0])}")
+    yield from truth(outcome)
+
+
+def truth(outcome: Outcome) -> Iterator[Line]:
+    """What the reference says of all pairs, nothing without one."""
+    tallies = [report.truth for report in outcome.reports if report.truth is not None]
+    if tallies:
+        yield Line(conclusion_of(tallies), "head")
 
 
 def _why(outcome: Outcome) -> list[str]:

@@ -21,12 +21,14 @@ class DumpPair:
         target, golden: a dump.json or debug.json each.
         step: number of the step, None when not known.
         label: `rank0`, `proc123`, or "" for two files given as such.
+        reference: the dump of the same step and rank that stands for the truth, None without `--reference`.
     """
 
     target: Path
     golden: Path
     step: int | None
     label: str
+    reference: Path | None = None
 
     @property
     def title(self) -> str:

@@ -15,6 +15,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.csv_text import cell, harmless, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
+from msprobe.comparison.judging import reference
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
 
@@ -52,12 +53,16 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
 
 def header(compared: Compared) -> tuple[str, ...]:
     """The columns of the CSV of one pair of dumps."""
-    return columns(compared.mode, compared.metrics, compared.stacks is not None)
+    appended = reference.COLUMNS if compared.truths is not None else ()
+    return (*columns(compared.mode, compared.metrics, compared.stacks is not None), *appended)
 
 
 def rows_of(compared: Compared) -> Iterator[list[Any]]:
     """The cells of the CSV of one pair of dumps."""
-    return rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    found = rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    if compared.truths is None:
+        return found
+    return ([*line, *truth] for line, truth in zip(found, reference.cells(compared.truths), strict=True))
 
 
 def rows(
@@ -111,6 +116,9 @@ def _data_names(ours: Row | None, theirs: Row | None) -> str:
 
 def text_of(compared: Compared) -> Iterator[str]:
     """What `rows_of` gives, as the text of the file, some thousand rows at a time."""
+    if compared.truths is not None:
+        yield from lines_of(rows_of(compared))
+        return
     maker = _Lines(compared)
     count = 0
     for call, group in zip(compared.calls, compared.verdicts, strict=True):

@@ -88,3 +88,22 @@ def bits(tensor: torch.Tensor) -> list[int]:
     """The bytes of a tensor, in row-major order."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return flat.view(torch.uint8).tolist() if flat.numel() else []
+
+
+ZERO = torch.zeros(2)
+
+
+def value(module: Any) -> float:
+    """What the module was called with last."""
+    return float(module.args[0].flatten()[0])
+
+
+def numbered(directory: Path, calls: int = 3, steps: int = 1, name: str = "Module.inner.Takes") -> None:
+    """A source whose input of call c in step s is 100 s + 10 c + 1."""
+    for step in range(steps):
+        source(directory, {f"{name}.forward.{c}.input.0": torch.full((2,), 100.0 * step + 10 * c + 1) for c in range(calls)}, step)
+
+
+def clean(model: torch.nn.Module) -> bool:
+    """No module has hooks."""
+    return all(not m._forward_pre_hooks and not m._forward_hooks and not m._forward_pre_hooks_with_kwargs for m in model.modules())

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from capturing import Run, forget_debugger
-from overriding import Takes, configured, source
-from test_override import clean
+from overriding import Takes, clean, configured, source
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 

@@ -1,0 +1,100 @@
+"""What is told of calls that do not fit, and of values that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from overriding import TAKES, ZERO, Around, Takes, clean, configured, numbered, overridden, source, value
+from torch import nn
+
+
+def test_entries_that_never_came(tmp_path: Path, log: list[str]) -> None:
+    numbered(tmp_path)
+    entries = [f"Module.inner.Takes.forward.{n}" for n in (0, 2, 7)]
+    model = Around()
+    model.other = nn.Identity()
+    debugger = configured(tmp_path, [*entries, "Module.other.Identity.forward.0"])
+    for calls in (2, 2, 5):
+        debugger.start(model)
+        for _ in range(calls):
+            model(ZERO)
+        debugger.stop()
+        debugger.step()
+    told = [line for line in log if "never matched" in line]
+    begin = "WARNING [load] {} module(s) were configured but never matched during step {}: "
+    never = "Module.other.Identity.forward.0 (never called)"
+    assert told == [
+        begin.format(3, 0)
+        + f"{entries[1]} (called 2 times, so its calls are forward.0 and forward.1), "
+        + f"{entries[2]} (called 2 times, so its calls are forward.0 and forward.1), {never}",
+        begin.format(2, 2) + f"{entries[2]} (called 5 times, so its calls are forward.0 to forward.4), {never}",
+    ]
+
+
+def test_entries_that_no_module_fits(tmp_path: Path, log: list[str]) -> None:
+    numbered(tmp_path)
+    entries = ["inner.Takes", "inner.Taken", "innr.Takes", "far.away.Takes", "Around"]
+    model = Around()
+    with overridden(tmp_path, [f"Module.{name}.forward.0" for name in entries], model):
+        model(ZERO)
+    assert log[:5] == [
+        "INFO [load] module validation: 1/5 modules valid in model",
+        "WARNING [load] invalid module: Module.inner.Taken.forward.0: "
+        'the class of "inner" in the model is Takes, not Taken; did you mean "Module.inner.Takes"?',
+        'WARNING [load] invalid module: Module.innr.Takes.forward.0: the model has no module "innr"; did you mean "Module.inner.Takes"?',
+        "WARNING [load] invalid module: Module.far.away.Takes.forward.0: "
+        'the model has no module "far.away"; did you mean "Module.inner.Takes"?',
+        "WARNING [load] invalid module: Module.Around.forward.0: it names the model itself, which is not recorded; name a module inside it",
+    ]
+    assert value(model.inner) == 1
+
+
+def test_the_model_is_looked_at_once(tmp_path: Path, log: list[str]) -> None:
+    numbered(tmp_path)
+    model = Around()
+    debugger = configured(tmp_path, [TAKES, "Module.x.Y.forward.0"])
+    for _ in range(3):
+        debugger.start(model)
+        model(ZERO)
+        debugger.step()
+    assert len([line for line in log if "validation" in line]) == 1
+    model.x = nn.Identity()
+    debugger.start(model)
+    debugger.step()
+    assert len([line for line in log if "validation" in line]) == 2
+
+
+def test_mismatch_as_documented(tmp_path: Path, log: list[str]) -> None:
+    class A(Takes):
+        pass
+
+    model = nn.Module()
+    model.blocks = nn.ModuleList([nn.Module()])
+    model.blocks[0].attn = A()
+    entry = "Module.blocks.0.attn.A.forward.0"
+    source(tmp_path, {f"{entry}.input.0": torch.ones(4, 32, 128)})
+    with overridden(tmp_path, [entry], model):
+        model.blocks[0].attn(torch.zeros(8, 16, 128, dtype=torch.float16))
+    assert model.blocks[0].attn.args[0].shape == (4, 32, 128)
+    assert [line for line in log if line.startswith("WARNING")] == [
+        "WARNING [load] tensor mismatch for Module.blocks.0.attn.A.forward.0.input.0: source shape=[4, 32, 128] dtype=torch.float32 vs "
+        "current shape=[8, 16, 128] dtype=torch.float16, override may cause forward error"
+    ]
+
+
+def test_a_forward_error_by_a_mismatch_is_the_users_and_the_next_step_works(tmp_path: Path) -> None:
+    entry = "Module.inner.Linear.forward.0"
+    source(tmp_path, {f"{entry}.input.0": torch.ones(2, 5)})
+    source(tmp_path, {f"{entry}.input.0": torch.ones(2, 3)}, step=1)
+    model = Around(nn.Linear(3, 2))
+    debugger = configured(tmp_path, [entry], dump_after_load=True)
+    debugger.start(model)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        model(torch.zeros(2, 3))
+    debugger.step()
+    debugger.start(model)
+    assert torch.equal(model(torch.zeros(2, 3)), model.inner(torch.ones(2, 3)))
+    debugger.step()
+    assert clean(model)
