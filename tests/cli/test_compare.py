@@ -56,11 +56,6 @@ def test_exit_zero_does_not_hide_that_it_could_not_be_done(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     "options",
     [
-        ["-fm"],
-        ["-cm"],
-        ["-cm", "map.yaml"],
-        ["-am", "map.yaml"],
-        ["-lm", "map.yaml"],
         ["-tensor_log"],
         ["--consistent_check", "--backend", "fsdp"],
         ["--config", "x.yaml"],

@@ -88,7 +88,7 @@ def test_equal_runs_have_no_reasons(tmp_path: Path) -> None:
 
 def test_shifted_gradients_are_counted_as_what_they_are(tmp_path: Path) -> None:
     def data(frozen: bool) -> Json:
-        slots = [tensor(3.0, shape=(4,))] if frozen else [tensor(2.0, shape=(4, 4)), tensor(3.0, shape=(4,))]
+        slots = [tensor(3.0, shape=(4,))] if frozen else [tensor(2.0, shape=(4,)), tensor(3.0, shape=(4,))]
         call = api([tensor(), tensor(shape=(4, 4), requires_grad=not frozen)], [tensor(requires_grad=True)])
         return {"Functional.linear.0.forward": call, "Functional.linear.0.backward": backward([tensor()], slots)}
 

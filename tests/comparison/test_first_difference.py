@@ -7,6 +7,7 @@ import pytest
 from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe, headline
 from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import PairReport
 
 from .dumps import api, backward, frame, module, tensor, write_dump
@@ -266,10 +267,23 @@ def test_a_call_that_was_added_shifts_the_numbers_of_later_ones_and_is_found(tmp
         write_dump(tmp_path / "g", golden, construct=golden_parents),
         tmp_path / "o",
     )
-    first = outcome.reports[0].findings.first
+    findings = outcome.reports[0].findings
+    assert findings.unmatched is not None and findings.unmatched.name == "Tensor.__add__.1.forward" and findings.unmatched_is_earlier
+    assert findings.first is not None and findings.first.call.name == "Tensor.__add__.2.forward"
+    assert findings.first.call.pair.golden is not None and findings.first.call.pair.golden.name == "Tensor.__add__.1.forward"
+
+
+def test_calls_of_two_modules_are_no_pair_unless_the_user_wants_it(tmp_path: Path) -> None:
+    names = ["Torch.relu.0.forward", "Torch.relu.1.forward"]
+    data = [{names[0]: api([tensor()], [tensor()]), names[1]: api([tensor(shape=shape)], [tensor()])} for shape in ((2, 3), (3, 2))]
+    parents = [{names[0]: "Module.a.A.forward.0", names[1]: f"Module.{second}.forward.0"} for second in ("b.B", "c.C")]
+    paths = [write_dump(tmp_path / str(i), data[i], construct=parents[i]) for i in (0, 1)]
+    plain = compare(*paths, tmp_path / "o").reports[0]
+    assert (plain.matched, plain.counts["unmatched"]) == (2, 4)
+    first = compare(*paths, tmp_path / "o", Options(fuzzy=True)).reports[0].findings.first
     assert first is not None and first.kind == "sequence"
     assert headline(first) == (
-        "the sequence of calls: Tensor.__add__.1.forward is in Module.a.A.forward.0, in the golden run in Module.b.B.forward.0;"
+        "the sequence of calls: Torch.relu.1.forward is in Module.b.B.forward.0, in the golden run in Module.c.C.forward.0;"
         " a call was added or removed before it"
     )
 

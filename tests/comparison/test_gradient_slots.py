@@ -15,10 +15,10 @@ def results(report: PairReport) -> dict[str, str]:
     return {row["NPU Name"]: row["Result"] for row in read_csv(report.csv)}
 
 
-def _frozen(frozen: bool) -> dict[str, object]:
+def _frozen(frozen: bool, bias_gradient: tuple[int, ...] = (4, 4)) -> dict[str, object]:
     module_name = "Module.fc.Linear.forward.0"
     weight = tensor(5.0, shape=(4, 4), requires_grad=not frozen)
-    slots = [tensor(3.0, shape=(4,))] if frozen else [tensor(2.0, shape=(4, 4)), tensor(3.0, shape=(4,))]
+    slots = [tensor(3.0, shape=(4, 4))] if frozen else [tensor(2.0, shape=bias_gradient), tensor(3.0, shape=(4, 4))]
     return {
         "Functional.linear.0.forward": api([tensor(), weight], [tensor(requires_grad=True)]),
         module_name: module([tensor()], [tensor(requires_grad=True)], weight=weight, bias=tensor(requires_grad=not frozen)),
@@ -62,3 +62,28 @@ def test_requires_grad_of_an_output_alone(tmp_path: Path) -> None:
     assert first is not None
     expected = "requires_grad of output.0 of Torch.a.0.forward differs: target False, golden True; that of its inputs agrees"
     assert headline(first) == expected
+
+
+def test_gradients_in_other_places_find_each_other_where_their_shapes_tell(tmp_path: Path) -> None:
+    construct = {"Functional.linear.0.forward": "Module.fc.Linear.forward.0", "Module.fc.Linear.forward.0": None}
+    target = write_dump(tmp_path / "t", _frozen(True), construct=construct)
+    golden = write_dump(tmp_path / "g", _frozen(False, (4,)), construct=construct)
+    rows = read_csv(compare(target, golden, tmp_path / "o").reports[0].csv)
+    of_slots = [row for row in rows if "backward.output" in row["NPU Name"] + row["Bench Name"]]
+    found = {(row["NPU Name"], row["Bench Name"]): row["Result"] for row in of_slots}
+    name = "Functional.linear.0.backward.output"
+    assert found == {(f"{name}.0", f"{name}.1"): "pass", ("N/A", f"{name}.0"): "unmatched"}
+
+
+def test_gradients_of_equal_shapes_find_each_other_where_requires_grad_tells(tmp_path: Path) -> None:
+    def data(flag: bool) -> dict[str, object]:
+        slots = [tensor(2.0), tensor(3.0)] if flag else [tensor(3.0)]
+        return {
+            "Torch.add.0.forward": api([tensor(requires_grad=flag), tensor(requires_grad=True)], [tensor(requires_grad=True)]),
+            "Torch.add.0.backward": backward([tensor()], slots),
+        }
+
+    outcome = compare(write_dump(tmp_path / "t", data(False)), write_dump(tmp_path / "g", data(True)), tmp_path / "o")
+    rows = {row["Bench Name"]: row["NPU Name"] for row in read_csv(outcome.reports[0].csv)}
+    assert rows["Torch.add.0.backward.output.1"] == "Torch.add.0.backward.output.0"
+    assert rows["Torch.add.0.backward.output.0"] == "N/A"

@@ -8,6 +8,7 @@ import pytest
 
 from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe
+from msprobe.comparison.options import Options
 
 from .dumps import api, tensor, write_dump
 
@@ -60,6 +61,7 @@ def test_what_follows_a_call_without_partner_in_the_same_dump(tmp_path: Path) ->
     for side, data in (("t", fused), ("g", plain)):
         for step in (0, 1):
             write_dump(tmp_path / side / f"step{step}" / "rank0", data, construct=parents[side])
-    text = "\n".join(line.text for line in describe(compare(tmp_path / "t", tmp_path / "g", tmp_path / "o")))
+    outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "o", Options(fuzzy=True))
+    text = "\n".join(line.text for line in describe(outcome))
     assert "First difference of step0 rank0: the call Functional.rms_norm.0.forward is in the target only" in text
     assert "\nNext difference: the sequence of calls: Tensor.__add__.0.forward is in Module.b.B.forward.0" in text

@@ -11,15 +11,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from msprobe.cli import pairing
 from msprobe.cli.errors import EXIT_FAILED, EXIT_OK, fail
 from msprobe.errors import UsageError
 
 # Options of the existing tool that are not built yet: (flags, destination, takes a value)
 _NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
-    (("-fm", "--fuzzy_match"), "fuzzy_match", False),
-    (("-cm", "--cell_mapping"), "cell_mapping", True),
-    (("-am", "--api_mapping"), "api_mapping", True),
-    (("-lm", "--layer_mapping"), "layer_mapping", True),
     (("-tensor_log", "--is_print_compare_log"), "tensor_log", False),
     (("--consistent_check",), "consistent_check", False),
     (("--backend",), "backend", True),
@@ -37,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output_path", default=Path("./output"), type=Path, metavar="DIR", help="where the results go (default ./output)"
     )
-    parser.add_argument(
-        "-dm", "--data_mapping", type=Path, metavar="YAML", help="pairs of row names, `target row: golden row`, for rows named differently"
-    )
+    pairing.add_arguments(parser)
     parser.add_argument("--html", action="store_true", help="one HTML page for all of it, too: tree, values, pictures, code; opens offline")
     parser.add_argument("--xlsx", action="store_true", help="a workbook beside each CSV: the same columns, with colours and a summary")
     parser.add_argument("--jsonl", action="store_true", help="the rows as JSON lines beside each CSV, for programs")
@@ -47,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", metavar="NUMBERS", help="only these ranks, as in 0,2-3")
     parser.add_argument(
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="compare so many pairs of dumps at a time (default: one per core where there is enough to do)"
+    )
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="compare on the workers of this Dask scheduler, as in tcp://host:8786 (msprobe[cluster])"
     )
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 when differences are found, too")
     parser.add_argument("-m", "--mode", default="auto", metavar="MODE", help="auto (the only one so far)")
@@ -67,28 +68,32 @@ def run(arguments: argparse.Namespace) -> int:
     if given:
         fail(f"not available yet: {', '.join(given)}", "msprobe compare")
         return EXIT_FAILED
+    if arguments.jobs is not None and arguments.jobs < 1:
+        raise UsageError(f"--jobs is {arguments.jobs}; give the number of processes, 1 or more")
     if arguments.runs is not None:
         return _compare_runs(arguments)
     needed = (("-tp/--target_path", arguments.target_path), ("-gp/--golden_path", arguments.golden_path))
     missing = [flags for flags, path in needed if path is None]
     if missing:
         raise UsageError(f"required: {', '.join(missing)} (or, in place of both, several recordings of one script behind --runs)")
-    from msprobe.cli.console import show
+    from msprobe.cli.console import progress_bar, show
     from msprobe.comparison.compare import compare
     from msprobe.comparison.describe import describe, problems
     from msprobe.comparison.number_lists import parse_numbers
     from msprobe.comparison.options import Options
 
-    mapping = _read_mapping(arguments.data_mapping) if arguments.data_mapping is not None else None
     reports = frozenset(kind for kind in ("html", "xlsx", "jsonl") if getattr(arguments, kind))
     options = Options(
-        data_mapping=mapping,
+        **pairing.options_of(arguments),
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
         diff_analyze=arguments.diff_analyze,
         reports=reports,
+        jobs=arguments.jobs,
+        cluster=arguments.cluster,
     )
-    outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options)
+    with progress_bar() as progress:
+        outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options, progress)
     show(describe(outcome))
     for problem in problems(outcome):
         fail(problem, "msprobe compare")
@@ -102,7 +107,7 @@ def _compare_runs(arguments: argparse.Namespace) -> int:
     from msprobe.comparison.repeated import words
     from msprobe.comparison.repeated.runs import compare_runs
 
-    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("-da", "diff_analyze")]
+    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("--mapping", "mapping"), ("-da", "diff_analyze")]
     given = [flag for flag, name in others if getattr(arguments, name)]
     if given:
         raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
@@ -114,17 +119,3 @@ def _compare_runs(arguments: argparse.Namespace) -> int:
         fail(problem, "msprobe compare")
     code = runs.exit_code
     return EXIT_OK if arguments.exit_zero and code != EXIT_FAILED else code
-
-
-def _read_mapping(path: Path) -> dict[str, str]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"the mapping file {path} does not exist") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the mapping file {path} is not valid YAML: {error}") from None
-    if not isinstance(content, dict) or not all(isinstance(text, str) for pair in content.items() for text in pair):
-        raise UsageError(f"the mapping file {path} must hold lines `target row: golden row`, both of them names as in the CSV")
-    return content

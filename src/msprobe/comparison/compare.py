@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from msprobe.comparison import report_csv
+from msprobe.comparison import jobs, remote, report_csv
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
-from msprobe.comparison.kinds import KindsDiffer
-from msprobe.comparison.one_pair import compare_pair
+from msprobe.comparison.jobs import Progress
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
-from msprobe.errors import DumpFormatError, UsageError
+from msprobe.comparison.work import Unit, do
+from msprobe.errors import UsageError
 from msprobe.format import layout
 
 
@@ -23,6 +21,7 @@ def compare(
     golden: str | Path,
     output: str | Path = "./output",
     options: Options = DEFAULTS,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Compares two dumps and writes the CSV files.
 
@@ -30,24 +29,18 @@ def compare(
         target, golden: two dump.json, two directories of one process, two step directories or two dump roots.
         output: directory for the results, made if need be.
         options: how to pair, to measure and to report.
+        progress: called with the number of pairs done, that of all, and the title of the last one.
 
     Raises:
         UsageError: the paths are not of one kind, hold no dump, or none of the pairs can be compared.
         DumpFormatError: the only pair there is cannot be read.
         OSError: the results cannot be written.
     """
-    plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
-    stamp = report_csv.timestamp()
-    reports: list[PairReport] = []
-    failures: list[Failure] = []
-    for pair in plan.pairs:
-        try:
-            with _without_collector():
-                reports.append(compare_pair(pair, _directory(Path(output), plan, pair), stamp, options))
-        except (DumpFormatError, UsageError) as error:
-            if plan.level == "file":
-                raise
-            failures.append(Failure(pair, str(error), "kinds" if isinstance(error, KindsDiffer) else ""))
+    plan, units = _units(target, golden, Path(output), options)
+    stamp = units[0].stamp if units else report_csv.timestamp()
+    results = _results(plan, units, options, progress)
+    reports = [result for result in results if isinstance(result, PairReport)]
+    failures = [result for result in results if isinstance(result, Failure)]
     outcome = Outcome(plan, tuple(reports), tuple(failures))
     if options.diff_analyze:
         from msprobe.comparison import diff_analyze
@@ -67,17 +60,32 @@ def compare(
     return replace(outcome, summary=path)
 
 
+def _units(target: str | Path, golden: str | Path, output: Path, options: Options) -> tuple[Plan, list[Unit]]:
+    """What is to be done: the plan, and a unit of work for each of its pairs."""
+    urls: Mapping[int, tuple[str, str]] = {}
+    if remote.is_url(target) or remote.is_url(golden):
+        plan, urls = remote.plan_of(target, golden, options)
+    else:
+        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
+    stamp = report_csv.timestamp()
+    pairs = enumerate(plan.pairs)
+    return plan, [Unit(pair, _directory(output, plan, pair), stamp, options, urls.get(place)) for place, pair in pairs]
+
+
+def _results(plan: Plan, units: Sequence[Unit], options: Options, progress: Progress | None) -> list[PairReport | Failure]:
+    """One for each pair, of the plan's own pairs."""
+    if plan.level == "file" and options.cluster is None:
+        return [do(units[0])]
+    if options.cluster is not None:
+        from msprobe.comparison import cluster
+
+        results = [*cluster.run(units, options.cluster, progress)]
+        if plan.level == "file" and isinstance(results[0], Failure):
+            raise UsageError(results[0].message)
+    else:
+        results = [*jobs.run(units, jobs.number_of_jobs(units, options.jobs), progress)]
+    return [replace(result, pair=pair) for result, pair in zip(results, plan.pairs, strict=True)]
+
+
 def _directory(output: Path, plan: Plan, pair: DumpPair) -> Path:
     return Path(layout.step_dir(output, pair.step)) if plan.level == "root" and pair.step is not None else output
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Hundreds of thousands of rows are built and none is garbage: the cycle collector would walk them again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -212,11 +212,13 @@ class _Search:
         ours, theirs = call.name, call.pair.golden.name
         if ours not in self.parents or theirs not in self.golden_parents:
             return False
-        around = self.parents[ours]
-        partner = self.by_name.get(around or "")
-        if partner is not None and partner.pair.golden is not None:
-            around = partner.pair.golden.name  # a module whose class is called otherwise is the same place
-        return around != self.golden_parents[theirs]
+        # A module that one side alone has around the call is no other place: the next one that both have counts.
+        golden_names = {other.pair.golden.name: name for name, other in self.by_name.items() if other.matched and other.pair.golden}
+        outer = next((name for name in self._ancestors(ours) if name in self.by_name and self.by_name[name].matched), None)
+        outer_there = next((name for name in _chain(theirs, self.golden_parents) if name in golden_names), None)
+        if outer is None and outer_there is None:
+            return self.parents[ours] != self.golden_parents[theirs]
+        return outer != golden_names.get(outer_there or "")
 
     def _last_inner(self, call: MeasuredCall) -> str | None:
         names = [other.name for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name]
@@ -250,12 +252,16 @@ class _Search:
         return name != module and module in self._ancestors(name)
 
     def _ancestors(self, name: str) -> Iterator[str]:
-        seen = {name}
-        parent = self.parents.get(name)
-        while isinstance(parent, str) and parent not in seen:  # a damaged construct.json may hold a circle
-            seen.add(parent)
-            yield parent
-            parent = self.parents.get(parent)
+        return _chain(name, self.parents)
+
+
+def _chain(name: str, parents: Mapping[str, str | None]) -> Iterator[str]:
+    seen = {name}
+    parent = parents.get(name)
+    while isinstance(parent, str) and parent not in seen:  # a damaged construct.json may hold a circle
+        seen.add(parent)
+        yield parent
+        parent = parents.get(parent)
 
 
 def _of_grad(call: MeasuredCall, *roles: str) -> tuple[Measured, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msprobe.comparison import gradient_slots, report_csv
+from msprobe.comparison.alignment.notes import pairing_notes
 from msprobe.comparison.calls import Measured, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
@@ -16,7 +18,8 @@ from msprobe.comparison.judge import Mode, count, judge
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.match import match, renamed_classes, unknown_names
+from msprobe.comparison.mapping.names import renaming
+from msprobe.comparison.match import Around, align, unknown_names
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
@@ -66,17 +69,23 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     mapping = options.data_mapping
-    pairs = match(*calls, mapping)
+    notes: list[str] = [unlike] if unlike else []
+    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
+    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
+    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
+    golden_stack = cache(lambda: _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {})
+    around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
+    rename = renaming(options.names, *calls)
+    matching = align(*calls, around, rename=rename, mapping=mapping, by_api_alone=options.fuzzy)
+    pairs, shifted = gradient_slots.realigned(matching.pairs)
     matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
     measurer = _measurer(mode, target, golden)
-    shifted = gradient_slots.shifted(pairs)
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = measure_calls(pairs, measurer, shifted, elsewhere)
     if mode != "md5":
         measured = weigh(measured, sampled=mode == "statistics")
-    notes: list[str] = [unlike] if unlike else []
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
@@ -84,13 +93,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     missing = unknown_names(*calls, mapping) if mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    renamed = renamed_classes(pairs)
-    if renamed:
-        more = f", and {len(renamed) - 1} more modules alike" if len(renamed) > 1 else ""
-        notes.append(f"{renamed[0]}{more}; compared with each other all the same")
-    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
+    notes += pairing_notes(matching, rename)
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
     verdicts = judge(measured, mode, _starts(findings))
@@ -104,7 +107,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         verdicts=verdicts,
         findings=findings,
         stacks=stacks,
-        golden_stacks={} if quiet else _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {},
+        golden_stacks={} if quiet else golden_stack(),
         parents=parents,
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,

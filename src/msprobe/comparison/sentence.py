@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.conclusion import conclusion
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.names import EntryName, parse
@@ -18,6 +19,14 @@ def lead(outcome: Outcome) -> str:
     """The sentence for a whole comparison; "" when nothing differs beyond rounding."""
     ranks = guilty_first(outcome)
     return sentence(ranks[0], with_rank=len(outcome.reports) > 1) if ranks else ""
+
+
+def opening(outcome: Outcome) -> str:
+    """The sentence, or what is said instead of it when no value differs beyond rounding."""
+    first = lead(outcome)
+    if first:
+        return first
+    return next((line.text for line in conclusion(outcome) if line.style != "dim"), "No value could be compared.")
 
 
 def sentence(report: PairReport, *, with_rank: bool = False) -> str:

@@ -78,8 +78,9 @@ Point = namedtuple("Point", ["x", "y"])
 def test_kinds_of_structures(tmp_path: Path) -> None:
     y = torch.ones(2, requires_grad=True) * 2
     value = {
-        "dataclass": Pair(y, None), "named": Point(y, 3), "ordered": OrderedDict([(("a", 1), y)]), "array": np.arange(3), "number": np.float32(2),
-        "size": y.shape, "dtype": torch.float16, "slice": slice(1, None), None: 1, 2.5: "text", "complex": 1j, "empty": {}, "tuple": (),
+        "dataclass": Pair(y, None), "named": Point(y, 3), "ordered": OrderedDict([(("a", 1), y)]), "array": np.arange(3),
+        "number": np.float32(2), "size": y.shape, "dtype": torch.float16, "slice": slice(1, None), None: 1, 2.5: "text",
+        "complex": 1j, "empty": {}, "tuple": (),
     }  # fmt: skip
 
     def body(debugger: Any) -> None:

@@ -7,7 +7,7 @@ from xlsxwriter.workbook import Workbook  # type: ignore[import-untyped]
 from msprobe.comparison.describe import describe
 from msprobe.comparison.inputs import Plan
 from msprobe.comparison.outcome import Outcome, PairReport
-from msprobe.comparison.sentence import sentence
+from msprobe.comparison.sentence import opening
 
 COLOURS = {"pass": "#A9D8EE", "warning": "#FFD966", "error": "#F28C5E", "unmatched": "#D9A7E8", "not compared": "#C9CDD2"}
 """Of the cell `Result`. Colour-blind people can tell them apart, by lightness too."""
@@ -59,7 +59,7 @@ def add(book: Workbook, report: PairReport) -> None:
         put(name, style=head)
 
     alone = Outcome(Plan("file", (report.pair,), (), ()), (report,), ())
-    put(sentence(report) or "No difference beyond rounding in what both sides recorded.", style=title)
+    put(opening(alone), style=title)
     section("Compared")
     put("target", "", report.pair.target)
     put("golden", "", report.pair.golden)
@@ -73,11 +73,12 @@ def add(book: Workbook, report: PairReport) -> None:
         sheet.write_number(line, 1, report.counts[word])  # type: ignore[index]
         sheet.write_string(line, 2, meaning)
         line += 1
-    section("First difference")
-    skipped = (sentence(report) or " ", "result: ", "note: ", f"{report.matched} rows matched", f"{report.pair.title}: ")
-    for told in describe(alone):
-        if told.text and not told.text.startswith(skipped):
-            put(told.text, style=mono)
+    skipped = (opening(alone), "result: ", "note: ", f"{report.matched} rows matched", f"{report.pair.title}: ")
+    told = [line.text for line in describe(alone) if line.text and not line.text.startswith(skipped)]
+    if told:
+        section("First difference")
+        for text in told:
+            put(text, style=mono)
     if report.notes:
         section("Notes")
         for note in report.notes:

@@ -18,7 +18,7 @@ from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.reports.new_file import new_file
 from msprobe.comparison.reports.report_html.packing import inline
 from msprobe.comparison.reports.report_html.pictures import ELEMENTS, LIMIT
-from msprobe.comparison.sentence import lead, sentence
+from msprobe.comparison.sentence import opening
 
 STYLES = ("colours.css", "layout.css", "tree.css", "details.css")
 SCRIPTS = tuple(
@@ -26,7 +26,12 @@ SCRIPTS = tuple(
 )
 """In the order in which they stand in the page: each may use what those before it define."""
 
-_NO_DIFFERENCE = "No difference beyond rounding in what both sides recorded"
+_MARKS = {
+    "first": "first that differs",
+    "value": "first value that differs",
+    "beyond": "first beyond rounding",
+    "unmatched": "first without partner",
+}
 
 
 def write(outcome: Outcome, directory: Path, stamp: str) -> Path:
@@ -77,13 +82,14 @@ def _index(outcome: Outcome, stamp: str) -> dict[str, Any]:
     """What the page knows before it unpacks anything."""
     shown = [report for report in outcome.reports if report.page is not None]
     guilty = guilty_first(outcome)
-    start = next((i for i, report in enumerate(shown) if guilty and report is guilty[0]), 0)
+    interesting = guilty[:1] or [report for report in shown if report.counts["error"] or report.counts["unmatched"]]
+    start = next((i for i, report in enumerate(shown) if interesting and report is interesting[0]), 0)
     return {
         "version": 1,
         "msprobe": __version__,
         "made": f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]}",
-        "sentence": lead(outcome) or _NO_DIFFERENCE,
-        "differs": bool(guilty),
+        "sentence": opening(outcome),
+        "clean": outcome.exit_code == 0,
         "start": start,
         "pairs": [_pair(report, number) for number, report in enumerate(outcome.reports) if report.page is not None],
         "apart": [*outcome.plan.one_sided],
@@ -106,11 +112,11 @@ def _pair(report: PairReport, number: int) -> dict[str, Any]:
         "mode": report.mode,
         "matched": report.matched,
         "counts": dict(report.counts),
-        "sentence": sentence(report) or _NO_DIFFERENCE,
+        "sentence": opening(alone),
         "lines": [[line.text, line.style] for line in describe(alone) if not _is_elsewhere(line)],
         "notes": list(report.notes),
         "first": page.first.get(start),
-        "blamed": sorted(set(page.first.values())),
+        "marks": {str(call): _MARKS[word] for word, call in page.first.items()} | {str(page.first.get(start)): "first difference"},
         "blocks": len(page.blocks),
         "pictures": len(page.pictures),
     }

@@ -24,7 +24,7 @@ ELEMENTS = 1 << 27
 
 def pictures(compared: Compared) -> dict[int, dict[str, Any]]:
     """Number of a row -> its picture, in the order of importance. A file that cannot be read gives none."""
-    if compared.mode != "tensor" or compared.tensor_dirs is None:
+    if compared.tensor_dirs is None:
         return {}
     found: dict[int, dict[str, Any]] = {}
     left = ELEMENTS

@@ -7,7 +7,7 @@ import stat
 import tokenize
 from functools import lru_cache
 
-AROUND = 5
+AROUND = 4
 MAX_BYTES = 4 << 20
 MAX_LINE = 400
 

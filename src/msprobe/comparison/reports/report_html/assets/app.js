@@ -41,7 +41,7 @@ class App {
   async goToFirst() {
     if (this.pair.first === null || this.pair.first === undefined) {
       const start = INDEX.pairs[INDEX.start];
-      return start && start !== this.pair && INDEX.differs ? this.choose(start) : this.overview();
+      return start && start !== this.pair && !INDEX.clean ? this.choose(start) : this.overview();
     }
     const first = this.pair.first;
     this.model.expanded[first] = 1;
@@ -71,8 +71,16 @@ class App {
   }
 
   refilter() {
-    this.model.filter(this._filter());
-    if (this.model.active) {
+    const model = this.model;
+    model.filter(this._filter());
+    if (model.active && !model.before) model.before = model.expanded.slice(); // what is opened for the hits is closed again afterwards
+    if (!model.active && model.before) {
+      model.expanded = model.before;
+      model.before = null;
+      if (this.view.selected >= 0) model.reveal(this.view.selected);
+      model.flatten();
+    }
+    if (model.active) {
       this.model.revealHits(2000);
       if (this.state.results.size) for (const i of this.model.hits.slice(0, 200)) this.model.expanded[i] = 1;
       this.model.flatten();

@@ -31,12 +31,14 @@ const codeOf = (code, call) => {
     const own = ownFrame(code, number);
     if (side && stack >= 0 && own && ownFrame(code, stack) && own[3] === ownFrame(code, stack)[3]) continue;
     const frames = code.stacks[number].map((i) => code.frames[i]);
-    parts.push(make("div", { class: "code" },
-      side ? make("h4", {}, `in the ${side}`) : null,
-      own ? make("div", { class: "own" }, frameHead(own), frameBody(code, own)) : null,
+    const holder = side ? make("details", { class: "code stack" }, make("summary", {}, `in the ${side} it is made by another line: `, frameHead(own || frames[0]))) : make("div", { class: "code" });
+    parts.push(make("div", {}, holder));
+    holder.append(...[
+      own ? make("div", { class: "own" }, side ? null : frameHead(own), frameBody(code, own)) : null,
       make("details", { class: "stack" }, make("summary", {}, `call stack, ${frames.length} ${frames.length === 1 ? "frame" : "frames"}, innermost first`),
         make("ol", {}, frames.map((frame) => make("li", { class: frame[4] }, frameHead(frame),
-          kindWord[frame[4]] ? make("em", {}, kindWord[frame[4]]) : null, make("code", { class: "one" }, frame[3] || "")))))));
+          kindWord[frame[4]] ? make("em", {}, kindWord[frame[4]]) : null, make("code", { class: "one" }, frame[3] || ""))))),
+    ].filter(Boolean));
   }
   return parts.length ? parts : [make("p", { class: "faint" }, "No line of code was recorded for this call.")];
 };

@@ -22,13 +22,14 @@ const valuesOf = async (model, call) => {
 
 const roleOf = (key) => (/^(input|output|parameters)(\.|$)/.exec(key) || ["", ""])[1];
 
-const sideRow = (word, own, other, cells, mode, scalar) => {
+const sideRow = (word, own, other, cells, mode, scalar, grads) => {
   const name = cells[`${own} Name`];
   if (name === null) return make("tr", { class: "side" }, make("th", { scope: "row" }, word), make("td", { colspan: 7, class: "faint" }, "has no such value"));
   const alone = cells[`${other} Name`] === null;
   const cell = (column, kind) => {
     const mine = cells[`${own} ${column}`], theirs = alone ? mine : cells[`${other} ${column}`];
-    return make("td", { class: kind }, parted(mine, theirs));
+    const bare = (text) => (kind === "type" && typeof text === "string" ? text.replace(/^torch\.|^<class '(.*)'>$/, "$1") : text);
+    return make("td", { class: kind }, parted(bare(mine), bare(theirs)));
   };
   const tail = mode === "md5"
     ? [make("td", { class: "number", colspan: 4 }, parted(cells[own === "NPU" ? "NPU MD5" : "BENCH MD5"], alone ? cells[own === "NPU" ? "NPU MD5" : "BENCH MD5"] : cells[own === "NPU" ? "BENCH MD5" : "NPU MD5"]))]
@@ -37,12 +38,12 @@ const sideRow = (word, own, other, cells, mode, scalar) => {
       : FOUR.map(([, column]) => cell(column, "number"));
   const grad = cells[`${own} Requires_grad`];
   return make("tr", { class: "side" }, make("th", { scope: "row" }, word), cell("Dtype", "type"), cell("Tensor Shape", "shape"), ...tail,
-    make("td", { class: "grad" }, grad === "N/A" ? "–" : parted(grad, alone ? grad : cells[`${other} Requires_grad`])));
+    grads ? make("td", { class: "grad" }, grad === "N/A" ? "–" : parted(grad, alone ? grad : cells[`${other} Requires_grad`])) : null);
 };
 
 const isScalar = (cells) => /^<class/.test(cells["NPU Dtype"] || "") || /^<class/.test(cells["Bench Dtype"] || "");
 
-const valueBlock = (model, value) => {
+const valueBlock = (model, value, grads) => {
   const { cells, rank } = value;
   const result = RESULTS[rank];
   const metrics = Object.entries(cells).filter(([name, cell]) => !SHOWN_APART.has(name) && cell !== null && cell !== "N/A");
@@ -51,8 +52,8 @@ const valueBlock = (model, value) => {
   const body = make("tbody", { id: `value-${value.row}`, class: `value ${result.letter}`, "data-row": value.row },
     make("tr", { class: "head" }, make("th", { colspan: 8, scope: "rowgroup" }, badge(rank, true), make("span", { class: "key" }, value.key || "value"),
       names[0] !== null && names[1] !== null && names[0] !== names[1] ? make("span", { class: "aside" }, `golden: ${names[1]}`) : null)),
-    sideRow("target", "NPU", "Bench", cells, model.pair.mode, isScalar(cells)),
-    sideRow("golden", "Bench", "NPU", cells, model.pair.mode, isScalar(cells)));
+    sideRow("target", "NPU", "Bench", cells, model.pair.mode, isScalar(cells), grads),
+    sideRow("golden", "Bench", "NPU", cells, model.pair.mode, isScalar(cells), grads));
   if (metrics.length && !even && names[0] !== null && names[1] !== null) {
     body.append(make("tr", { class: "metrics" }, make("th", { scope: "row" }, "error"), make("td", { colspan: 7 },
       metrics.map(([name, cell]) => make("span", { class: "metric", title: `${name}: ${shown(cell)}` }, make("em", {}, name), ` ${brief(cell)}`)))));
@@ -75,9 +76,11 @@ const valueBlock = (model, value) => {
 
 const valueTable = (model, values) => {
   const head = model.pair.mode === "md5" ? [make("th", { colspan: 4 }, "checksum")] : FOUR.map(([word]) => make("th", { class: "number" }, word));
+  // requires_grad takes a column where it is true of something, or differs.
+  const grads = values.some(({ cells }) => cells["NPU Requires_grad"] === "True" || cells["Bench Requires_grad"] === "True");
   return make("div", { class: "scroll" }, make("table", { class: "values" },
-    make("thead", {}, make("tr", {}, make("th", {}), make("th", {}, "dtype"), make("th", {}, "shape"), ...head, make("th", {}, "requires grad"))),
-    values.map((value) => valueBlock(model, value))));
+    make("thead", {}, make("tr", {}, make("th", {}), make("th", {}, "dtype"), make("th", {}, "shape"), ...head, grads ? make("th", { title: "requires_grad" }, "grad") : null)),
+    values.map((value) => valueBlock(model, value, grads))));
 };
 
 const breadcrumb = (model, call, onSelect) => {

@@ -34,9 +34,10 @@ const chooser = (current, onChoose) => {
 };
 
 const drawHeader = (current, app) => {
-  const rank = INDEX.differs ? RANK.e : RANK.p;
-  const sentence = make("button", { class: `sentence ${RESULTS[rank].letter}`, id: "sentence", title: INDEX.differs ? "go to the first difference (f)" : "overview (o)",
-    onclick: () => (INDEX.differs ? app.goToFirst() : app.overview()) }, badge(rank), make("span", {}, ticked(INDEX.sentence)));
+  const found = INDEX.pairs.map((pair) => verdictOf(pair.counts)).filter((one) => one >= 0);
+  const rank = INDEX.clean ? RANK.p : Math.min(RANK.n, ...found); // a warning alone is no finding
+  const sentence = make("button", { class: `sentence ${RESULTS[rank].letter}`, id: "sentence", title: INDEX.clean ? "overview (o)" : "go to the first difference (f)",
+    onclick: () => (INDEX.clean ? app.overview() : app.goToFirst()) }, badge(rank), make("span", {}, ticked(INDEX.sentence)));
   byId("top").replaceChildren(...[
     make("button", { class: "brand", onclick: () => app.overview(), title: "overview (o)" }, "msprobe ", make("span", {}, "compare")),
     sentence, chooser(current, (pair) => app.choose(pair)),

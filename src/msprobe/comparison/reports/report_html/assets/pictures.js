@@ -29,7 +29,7 @@ const histogram = (picture) => {
       makeSvg("text", { x: PLOT.left - 6, y: y(n) + 3, class: "tick end" }, n >= 1e4 ? power(Math.round(Math.log10(n))) : String(n)));
   }
   for (const [e, n] of sizes) {
-    const bar = makeSvg("rect", { x: x(e - 1) + 0.5, y: y(n), width: Math.max(x(e) - x(e - 1) - 1, 1), height: Math.max(base - y(n), 1), class: "bar" });
+    const bar = makeSvg("rect", { x: x(e - 1) + 0.5, y: y(n), width: Math.max(x(e) - x(e - 1) - 1, 1), height: Math.max(base - y(n), 1), class: "column" });
     bar.append(makeSvg("title", {}, `${count(n)} errors from ${(2 ** (e - 1)).toPrecision(3)} to ${(2 ** e).toPrecision(3)}`));
     svg.append(bar);
   }

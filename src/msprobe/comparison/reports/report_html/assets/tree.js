@@ -77,13 +77,13 @@ class TreeView {
     const name = model.tree.names[node];
     const parent = model.tree.parents[node];
     const label = labelOf(name, parent >= 0 ? model.tree.names[parent] : "");
-    const blamed = model.pair.blamed.includes(node);
+    const mark = model.pair.marks[node];
     line.title = name;
     line.append(...[
       make("span", { class: `label ${label.kind}` }, label.label),
       label.direction && label.direction !== "forward" ? make("span", { class: "way" }, "←", make("span", { class: "unseen" }, label.direction)) : null,
       label.aside ? make("span", { class: "aside" }, label.aside) : null,
-      blamed ? make("span", { class: "mark" }, node === model.pair.first ? "first difference" : "see overview") : null,
+      mark ? make("span", { class: "mark" }, mark) : null,
       this._counts(node),
     ].filter(Boolean));
     return line;

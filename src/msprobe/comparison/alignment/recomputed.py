@@ -1,0 +1,45 @@
+"""Forward calls that a backward pass ran once more: activation checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from msprobe.comparison.alignment.side import Side
+
+
+def recomputed(side: Side) -> frozenset[str]:
+    """Names of the forward calls that came after a backward call and took in the very values that an earlier call of the same name took in.
+
+    What was called inside such a call belongs to them. Without values (task structure), the number of calls is all there is, and none is
+    taken for a repetition.
+    """
+    seen: set[Hashable] = set()
+    again: set[str] = set()
+    backward_began = False
+    for name, call in side.calls.items():
+        direction = call.parts.direction
+        if direction == "backward":
+            backward_began = True
+        if direction != "forward":
+            continue
+        marks = tuple(side.values(call))
+        if not marks:
+            continue
+        key = call.parts.base, marks
+        if backward_began and key in seen:
+            again.add(name)
+        seen.add(key)
+    if not again:
+        return frozenset()
+    return frozenset(name for name in side.forwards if name in again or _is_inside(name, again, side))
+
+
+def _is_inside(name: str, again: set[str], side: Side) -> bool:
+    seen = {name}
+    parent = side.parents.get(name)
+    while isinstance(parent, str) and parent not in seen:
+        if parent in again:
+            return True
+        seen.add(parent)
+        parent = side.parents.get(parent)
+    return False

@@ -1,0 +1,81 @@
+"""Mapping files, read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.mapping.rules import TensorRules
+from msprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+def read_mapping(path: Path) -> tuple[Names, TensorRules]:
+    """`--mapping`: what it says of names, and of tensors. Raises UsageError with one sentence about what is wrong, and where."""
+    from pydantic import ValidationError
+
+    from msprobe.comparison.mapping.model import MappingFile
+
+    content = _read(path, "mapping file")
+    if not isinstance(content, dict):
+        raise UsageError(f"the mapping file {path} must hold fields such as `modules:` and `tensors:`, see docs/compare.md")
+    try:
+        return MappingFile.model_validate(content).plain()
+    except ValidationError as error:
+        raise UsageError(f"the mapping file {path}: {_sentence(error)}") from None
+
+
+def read_names(path: Path, word: str, example: str) -> dict[str, str]:
+    """`-dm`, `-cm`, `-am`: lines `name in the target: name in the golden dump`.
+
+    Args:
+        path: a YAML file.
+        word: what the file is called in messages.
+        example: what its lines look like.
+    """
+    content = _read(path, word)
+    if not isinstance(content, dict) or not content or not all(isinstance(text, str) and text for pair in content.items() for text in pair):
+        raise UsageError(f"the {word} {path} must hold lines `{example}`, both of them texts")
+    return content
+
+
+def read_layers(path: Path) -> dict[str, dict[str, str]]:
+    """`-lm`: `ClassName: {attribute: golden.path}`."""
+    content = _read(path, "layer mapping")
+    if not isinstance(content, dict) or not content:
+        raise UsageError(f"the layer mapping {path} must hold `ClassName: {{attribute: golden.path}}`, TopLayer for the model itself")
+    for name, attributes in content.items():
+        if not isinstance(name, str) or not isinstance(attributes, dict):
+            raise UsageError(f"the layer mapping {path}: {name!r} must hold lines `attribute: golden.path`")
+        for pair in attributes.items():
+            if not all(isinstance(text, str) and text for text in pair):
+                raise UsageError(f"the layer mapping {path}: {name}: `{pair[0]}: {pair[1]}` must be two texts")
+    return content
+
+
+def _read(path: Path, word: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"the {word} {path} does not exist") from None
+    except IsADirectoryError:
+        raise UsageError(f"the {word} {path} is a directory") from None
+    except OSError as error:
+        raise UsageError(f"the {word} {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the {word} {path} is not valid YAML: {error}") from None
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "there is no such field"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{place}: {message}{more}" if place else f"{message}{more}"

@@ -1,0 +1,156 @@
+"""The mapping file: what it may hold. docs/compare.md shows it by example."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+
+from msprobe.comparison.mapping import rules
+from msprobe.comparison.mapping.names import Names
+
+
+def _name(text: str) -> str:
+    if not text or text != text.strip() or ".." in text or text.startswith(".") or text.endswith("."):
+        raise ValueError(f"{text!r} is no name: parts joined by single dots are expected")
+    return text
+
+
+Name = Annotated[StrictStr, AfterValidator(_name)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Shard(_Strict):
+    """A value lies in parts on several ranks: along dimension `dim`, or, `sum`, as terms. `over`: the group of ranks."""
+
+    dim: StrictInt | Literal["sum"]
+    over: Name = "tp"
+
+
+class Select(_Strict):
+    """A part of the golden tensor: `index`, or `start` to `stop`, along `dim`."""
+
+    dim: StrictInt
+    index: StrictInt | None = None
+    start: StrictInt | None = None
+    stop: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Select:
+        if (self.index is None) == (self.start is None and self.stop is None):
+            raise ValueError("select needs `index`, or `start` and `stop`, and not both")
+        return self
+
+
+class How(_Strict):
+    """How golden tensors become the one that the target is compared with. In the order of these fields, whatever the order in the file.
+
+    Attributes:
+        shard: put together what lies on several ranks, of whichever side has more of them.
+        concat: join the golden tensors along this dimension.
+        sum: add them up.
+        select: take a part.
+        transpose: exchange two dimensions.
+        flatten: make one dimension of the first to the last of these two, on the side that has more dimensions.
+        mask: compare only where the tensor of this name is not zero; each side has its own, or the golden one holds for both.
+    """
+
+    shard: Shard | None = None
+    concat: StrictInt | None = None
+    sum: StrictBool = False
+    select: Select | None = None
+    transpose: tuple[StrictInt, StrictInt] | None = None
+    flatten: tuple[StrictInt, StrictInt] | None = None
+    mask: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """`how: sum`; `transpose: true` for the last two dimensions."""
+        if value == "sum":
+            return {"sum": True}
+        if value == "transpose":
+            return {"transpose": (-2, -1)}
+        if isinstance(value, dict) and value.get("transpose") is True:
+            return {**value, "transpose": (-2, -1)}
+        return value
+
+    def plain(self) -> rules.How:
+        """Without pydantic, which a comparison need not import."""
+        return rules.How(
+            shard=self.shard.dim if self.shard is not None else None,
+            over=self.shard.over if self.shard is not None else "",
+            concat=self.concat,
+            sum=self.sum,
+            select=rules.Select(**self.select.model_dump()) if self.select is not None else None,
+            transpose=self.transpose,
+            flatten=self.flatten,
+            mask=self.mask,
+        )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> How:
+        if self.concat is not None and self.sum:
+            raise ValueError("concat and sum exclude each other")
+        return self
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class TensorRule(_Strict):
+    """A value of the target and the golden values it is made of."""
+
+    target: Name
+    golden: Annotated[tuple[Name, ...], BeforeValidator(_listed), Field(min_length=1)]
+    how: How = How()
+
+    @model_validator(mode="after")
+    def _fits(self) -> TensorRule:
+        several = len(self.golden) > 1
+        if several and self.how.concat is None and not self.how.sum:
+            raise ValueError("several golden tensors need `how: {concat: dim}` or `how: sum`")
+        if not several and (self.how.concat is not None or self.how.sum):
+            raise ValueError("concat and sum need several golden tensors, as in `golden: [a, b]`")
+        stars = self.target.split(".").count("*")
+        for name in self.golden:
+            if name.split(".").count("*") > stars:
+                raise ValueError(f"{name!r} has more `*` than {self.target!r}")
+        return self
+
+
+class MappingFile(_Strict):
+    """The whole file.
+
+    Attributes:
+        modules: path in the target -> path in the golden model; also for all modules inside; the longest wins; `*` is one part of a path.
+        classes: class in the target -> class in the golden model.
+        calls: API in the target -> API in the golden run (`Tensor.__add__: Torch.add`).
+        tensors: values that are put together otherwise.
+        groups: ranks over which values are sharded: name -> lists of ranks of the side that has more; all ranks where none is given.
+    """
+
+    modules: dict[Name, Name] = {}
+    classes: dict[Name, Name] = {}
+    calls: dict[Name, Name] = {}
+    tensors: tuple[TensorRule, ...] = ()
+    groups: dict[Name, tuple[tuple[StrictInt, ...], ...]] = {}
+
+    def plain(self) -> tuple[Names, rules.TensorRules]:
+        """What it says of names, and of tensors."""
+        tensors = tuple(rules.TensorRule(rule.target, rule.golden, rule.how.plain()) for rule in self.tensors)
+        return Names(self.modules, self.classes, self.calls), rules.TensorRules(tensors, self.groups)
+
+    @model_validator(mode="after")
+    def _known(self) -> MappingFile:
+        for ours, theirs in self.modules.items():
+            if theirs.split(".").count("*") > ours.split(".").count("*"):
+                raise ValueError(f"modules: {theirs!r} has more `*` than {ours!r}")
+        return self
+
+
+__all__ = ["MappingFile"]

@@ -1,0 +1,130 @@
+"""Dumps that lie where only fsspec reaches (`s3://`, `gs://`, `memory://` ...): listed here, fetched where they are compared.
+
+Needs fsspec, of the extra `msprobe[cluster]`, and what fsspec itself needs for the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from msprobe.comparison.inputs import DumpPair, Plan, make_plan
+from msprobe.errors import UsageError
+from msprobe.format import layout
+
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
+_KEPT = frozenset({layout.DUMP, layout.DEBUG})
+
+
+class UrlPath(PurePosixPath):
+    """The path of a remote file, for messages; keeps the two slashes that a path would make one."""
+
+    def __str__(self) -> str:
+        return re.sub(r"\A([a-zA-Z0-9+.-]+):/(?!/)", r"\1://", super().__str__())
+
+
+def is_url(path: str | Path) -> bool:
+    """Whether a path is one for fsspec. A Path has lost one of the two slashes."""
+    return _URL.match(str(path)) is not None and not Path(path).exists()
+
+
+def local_path(path: str | Path) -> str | Path:
+    """A `file://` URL as the path it means; anything else as it is."""
+    text = str(path)
+    return re.sub(r"\Afile:/+", "/", text) if text.startswith("file:/") else path
+
+
+def plan_of(target: str | Path, golden: str | Path, options: Any) -> tuple[Plan, dict[int, tuple[str, str]]]:
+    """The plan of two paths of which at least one is a URL, and for each of its pairs (by its place) the two directories to fetch.
+
+    Raises UsageError as make_plan does, and where fsspec is missing or cannot reach a path.
+    """
+    with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
+        stand_ins = [_stand_in(path, Path(temporary, side)) for path, side in ((target, "target"), (golden, "golden"))]
+        roots = [(local, shown) for local, shown in stand_ins if local != shown]
+        try:
+            plan = make_plan(Path(stand_ins[0][0]), Path(stand_ins[1][0]), options.steps, options.ranks)
+        except UsageError as error:
+            raise UsageError(_shown(str(error), roots)) from None
+    urls: dict[int, tuple[str, str]] = {}
+    pairs: list[DumpPair] = []
+    for place, pair in enumerate(plan.pairs):
+        texts = [_shown(str(path), roots) for path in (pair.target, pair.golden)]
+        urls[place] = cast("tuple[str, str]", tuple(text.rpartition("/")[0] for text in texts))
+        pairs.append(replace(pair, target=_path(texts[0]), golden=_path(texts[1])))
+    problems = tuple(_shown(text, roots) for text in plan.problems)
+    return replace(plan, pairs=tuple(pairs), problems=problems), urls
+
+
+def fetch(url: str, into: Path) -> None:
+    """Copies one dump directory, with its tensor files, to a local one. A local path is linked. Raises UsageError."""
+    if not is_url(url):
+        into.symlink_to(Path(url).absolute(), target_is_directory=True)
+        return
+    with _told(url) as system:
+        root = system._strip_protocol(url)
+        into.mkdir(parents=True)
+        for path in system.find(root):
+            file = into / _inside(path, root)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            system.get_file(path, str(file))
+
+
+def _stand_in(path: str | Path, into: Path) -> tuple[str, str]:
+    """A local path with the same dump files in it, all empty, and what it is called in messages."""
+    path = local_path(path)
+    if not is_url(path):
+        return str(path), str(path)
+    url = re.sub(r"\A([a-zA-Z0-9+.-]+):/+", r"\1://", str(path)).rstrip("/")
+    with _told(url) as system:
+        root = system._strip_protocol(url)
+        if system.isfile(root):
+            root = root.rpartition("/")[0]
+            url = url.rpartition("/")[0]
+        found = [file for file in system.find(root) if file.rpartition("/")[2] in _KEPT]
+        if not found:
+            raise UsageError(f"the path {url} does not exist, or holds no dump: no {layout.DUMP} in it")
+        for file in found:
+            local = into / _inside(file, root)
+            local.parent.mkdir(parents=True, exist_ok=True)
+            local.touch()
+    return str(into), url
+
+
+def _inside(path: str, root: str) -> Path:
+    """The rest of a path below `root`; a name that would lead out of it is refused."""
+    rest = PurePosixPath(str(path).removeprefix(root).lstrip("/"))
+    if ".." in rest.parts:
+        raise UsageError(f"{path} leaves its directory; it was not fetched")
+    return Path(rest)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[Any]:
+    """The file system of a URL. What goes wrong with it becomes a UsageError."""
+    try:
+        fsspec = import_module("fsspec")
+    except ImportError:
+        raise UsageError(f"{url} is read with fsspec, which is not installed: pip install 'msprobe[cluster]'") from None
+    try:
+        yield fsspec.core.url_to_fs(url)[0]
+    except UsageError:
+        raise
+    except Exception as error:  # every file system has errors of its own
+        raise UsageError(f"{url} cannot be read: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+
+
+def _shown(text: str, roots: list[tuple[str, str]]) -> str:
+    for local, shown in roots:
+        text = text.replace(local, shown)
+    return text
+
+
+def _path(text: str) -> Path:
+    return cast(Path, UrlPath(text)) if is_url(text) else Path(text)
