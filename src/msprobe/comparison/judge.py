@@ -17,7 +17,7 @@ from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Row
 
-Mode = Literal["statistics", "tensor", "md5"]
+Mode = Literal["statistics", "tensor", "md5", "structure"]
 Result = Literal["pass", "warning", "error", "unmatched", "not compared"]
 
 RESULTS: tuple[Result, ...] = ("pass", "warning", "error", "unmatched", "not compared")
