@@ -15,6 +15,7 @@ from msprobe.errors import MsprobeException
 
 COMMANDS: dict[str, str] = {
     "compare": "compare two dumps value by value and name the first call that differs",
+    "merge_result": "put the results of several ranks side by side",
     "isolate": "run a script with golden inputs for every module and name what is wrong",
 }
 """Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
@@ -23,7 +24,6 @@ NOT_YET: frozenset[str] = frozenset(
     [
         "acc_check",
         "multi_acc_check",
-        "merge_result",
         "overflow_check",
         "config_check",
         "api_precision_compare",
