@@ -67,7 +67,7 @@ def _units(target: str | Path, golden: str | Path, output: Path, options: Option
     if remote.is_url(target) or remote.is_url(golden):
         plan, urls = remote.plan_of(target, golden, options)
     else:
-        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
+        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks, options.tensors.group())
     if options.reference is not None:
         if urls or remote.is_url(options.reference):
             raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
