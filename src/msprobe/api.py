@@ -39,7 +39,7 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
         DumpFormatError: the only pair there is cannot be read.
     """
     chosen = _options(options)
-    plan = make_plan(Path(target), Path(golden), chosen.steps, chosen.ranks)
+    plan = make_plan(Path(target), Path(golden), chosen.steps, chosen.ranks, chosen.tensors.group())
     kept: list[Compared] = []
     reports: list[PairReport] = []
     failures: list[Failure] = []

@@ -44,6 +44,16 @@ def test_something_differs(tmp_path: Path, capsys: Captured) -> None:
     assert run(target, golden, tmp_path, "--exit-zero") == 0
 
 
+def test_reports_that_are_asked_for(tmp_path: Path, capsys: Captured) -> None:
+    target, golden = Net(relu_gain=2.0).write(tmp_path / "a"), Net().write(tmp_path / "b")
+    assert run(target, golden, tmp_path, "--xlsx", "--jsonl", "--html") == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "Inputs equal, `relu` in `blocks.0` differs (forward): model.py:102"
+    written = [Path(line.partition(": ")[2]) for line in out if line.startswith(("result: ", "report: "))]
+    assert [path.suffix for path in written] == [".csv", ".xlsx", ".jsonl", ".html"]
+    assert sorted(written) == sorted((tmp_path / "out").iterdir())
+
+
 def test_an_unmatched_row_is_something(tmp_path: Path) -> None:
     assert run(Net(dropped=("Functional.mse_loss",)).write(tmp_path / "a"), Net().write(tmp_path / "b"), tmp_path) == 1
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.measure import Agreement, Measure
 from msprobe.comparison.measure_tensors import TensorMeasurer, measure_tensors
+from msprobe.comparison.one_pair import examine
 from msprobe.comparison.rows import calls_of
 from msprobe.format.tensor_file import TensorData
 
-from .dumps import api, malicious, save_array, tensor, truncated
+from .dumps import api, malicious, save_array, tensor, tensor_call, truncated
 
 
 def data(array: Any, dtype: str | None = None) -> TensorData:
@@ -154,3 +156,33 @@ def test_hard_linked_files_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
     measurer = TensorMeasurer(tmp_path / "t" / "dump_tensor_data", tmp_path / "g" / "dump_tensor_data")
     assert measurer(rows[0][0], rows[1][0]) == measurer(rows[0][1], rows[1][1])
     assert len(reads) == 2
+
+
+def test_large_files_are_measured_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.comparison import measure_tensors as module
+    from msprobe.format import tensor_file
+
+    random = np.random.default_rng(0)
+    values = random.standard_normal(5000).astype(np.float32)
+    target = tensor_call(tmp_path / "a", values * np.float32(1.01))
+    golden = tensor_call(tmp_path / "b", values)
+    whole = examine(DumpPair(target, golden, None, ""))
+    monkeypatch.setattr(module, "_LARGE", 1000)
+    opened: list[object] = []
+    real = tensor_file.open_tensor
+    monkeypatch.setattr(tensor_file, "open_tensor", lambda path: opened.append(path) or real(path))
+    pieces = examine(DumpPair(target, golden, None, ""))
+    assert len(opened) == 2
+    assert [row.measure for call in pieces.calls for row in call.rows] == [row.measure for call in whole.calls for row in call.rows]
+
+
+def test_one_file_under_both_names_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.format import tensor_file
+
+    path = tensor_call(tmp_path / "a", [1.0, math.nan])
+    read: list[object] = []
+    real = tensor_file.read
+    monkeypatch.setattr(tensor_file, "read", lambda path: read.append(path) or real(path))
+    compared = examine(DumpPair(path, path, None, ""))
+    assert len(read) == 2  # the input and the output
+    assert all(row.measure is not None and row.measure.agreement is Agreement.SAME for call in compared.calls for row in call.rows)

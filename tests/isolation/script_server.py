@@ -7,6 +7,7 @@ the three standard files, and ends as the script does. Run as a program, not a t
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import runpy
@@ -15,9 +16,14 @@ import sys
 import traceback
 
 import torch
+import torch._dynamo  # what starts later would import it in every process
+import torch.nn.parallel
 
 import msprobe.pytorch
 import msprobe.pytorch.load.isolating  # noqa: F401
+
+with contextlib.suppress(ImportError):
+    import transformers.models.llama.modeling_llama  # noqa: F401
 
 torch.set_num_threads(1)
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from msprobe.comparison.stacks import Frame
 from msprobe.isolation.evidence import CallFacts, Difference, Evidence
 from msprobe.isolation.verdict import Suspect, Verdict, judge, operation, over_ranks
 
@@ -147,3 +149,27 @@ def test_ranks_are_joined() -> None:
     found = over_ranks([("rank0", one), ("rank1", two)])
     assert [(suspect.call.split(".")[1], suspect.ranks) for suspect in found.suspects] == [("fc", ["rank0", "rank1"]), ("next", ["rank1"])]
     assert found.unknown == ("rank0: Module.fc.Linear.forward.0: output.1: no file",)
+
+
+LINE = Frame("model.py", 3, "forward", "")
+
+
+def test_the_same_lines_of_code_are_one_suspect() -> None:
+    calls: list[CallFacts] = []
+    for name in ("a", "b"):
+        calls += [
+            call(f"{name}.Block"),
+            call(f"{name}.q.Linear", f"{name}.Block", frame=LINE),
+            call(f"{name}.o.Linear", f"{name}.Block", arrived=ARRIVED, frame=replace(LINE, line=5)),
+        ]
+    found = only(verdict(*calls))
+    assert (found.call, found.again) == ("Module.a.o.Linear.forward.0", ["Module.b.o.Linear.forward.0"])
+    other = replace(calls[-1], frame=replace(LINE, line=6))
+    assert len(verdict(*calls[:-1], other).suspects) == 2
+
+
+def test_a_class_that_is_wrong_everywhere_is_one_suspect() -> None:
+    norms = [call(f"{name}.Norm", outputs=WRONG) for name in ("a", "b", "c")]
+    assert only(verdict(*norms)).again == ["Module.b.Norm.forward.0", "Module.c.Norm.forward.0"]
+    assert len(verdict(*norms, call("d.Norm")).suspects) == 3
+    assert len(verdict(*norms[:2]).suspects) == 2

@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
     )
     parser.add_argument(
+        "--reference", metavar="PATH", help="dump of a run in higher precision, which stands for the truth: says which side is closer to it"
+    )
+    parser.add_argument(
         "--jobs", type=int, metavar="N", help="compare so many pairs of dumps at a time (default: one per core where there is enough to do)"
     )
     parser.add_argument(
@@ -87,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         **pairing.options_of(arguments),
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
+        reference=arguments.reference,
         diff_analyze=arguments.diff_analyze,
         reports=reports,
         jobs=arguments.jobs,

@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe.comparison import jobs, remote, report_csv
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.jobs import Progress
+from msprobe.comparison.judging.reference import with_reference
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
 from msprobe.comparison.work import Unit, do
@@ -66,7 +67,11 @@ def _units(target: str | Path, golden: str | Path, output: Path, options: Option
     if remote.is_url(target) or remote.is_url(golden):
         plan, urls = remote.plan_of(target, golden, options)
     else:
-        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks)
+        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks, options.tensors.group())
+    if options.reference is not None:
+        if urls or remote.is_url(options.reference):
+            raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
+        plan = with_reference(plan, Path(target), Path(options.reference))
     stamp = report_csv.timestamp()
     pairs = enumerate(plan.pairs)
     return plan, [Unit(pair, _directory(output, plan, pair), stamp, options, urls.get(place)) for place, pair in pairs]

@@ -10,6 +10,7 @@ from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, Verdict
+from msprobe.comparison.judging.reference import Truth
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Compared:
 
     Attributes:
         pair: what was compared.
-        mode: statistics, tensor or md5.
+        mode: statistics, tensor, md5 or structure.
         metrics: names of the metric columns.
         matched: rows that both sides have.
         calls: the measured calls in the order of the report.
@@ -28,6 +29,7 @@ class Compared:
             read only where something differs.
         parents, golden_parents: construct.json, entry name -> name of the module around it.
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
+        truths: for each call what the reference says of its rows; None without `--reference`.
         notes: what the reader should know, one sentence each.
         tensor_dirs: where target and golden dump keep their tensor files.
     """
@@ -45,4 +47,5 @@ class Compared:
     golden_parents: Mapping[str, str | None]
     other_calls: bool
     notes: tuple[str, ...]
+    truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from msprobe.comparison.block import Line, block
 from msprobe.comparison.headline import headline
+from msprobe.comparison.judging.reference import conclusion_of
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.reasons import joined
 
@@ -25,7 +26,8 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
     why = _why(outcome)
     rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)
     if why:
-        agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else "Values agree"
+        what = "Calls" if all(report.mode == "structure" for report in outcome.reports) else "Values"
+        agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else f"{what} agree"
         yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why)}", "bad")
     elif slight is None:
         beyond = " beyond rounding" if rounded else ""
@@ -39,6 +41,14 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
     if unmatched:
         where = f"{unmatched[0].pair.title}: " if len(outcome.reports) > 1 and unmatched[0].pair.title else ""
         yield Line(f"  {where}{call_without_partner(unmatched[0])}")
+    yield from truth(outcome)
+
+
+def truth(outcome: Outcome) -> Iterator[Line]:
+    """What the reference says of all pairs, nothing without one."""
+    tallies = [report.truth for report in outcome.reports if report.truth is not None]
+    if tallies:
+        yield Line(conclusion_of(tallies), "head")
 
 
 def _why(outcome: Outcome) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msprobe.comparison.block import Line, block
-from msprobe.comparison.conclusion import call_without_partner, conclusion, sole_call
+from msprobe.comparison.conclusion import call_without_partner, conclusion, sole_call, truth
 from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
@@ -79,6 +79,8 @@ def _counts(report: PairReport) -> Iterator[Line]:
     yield Line(f"{title}{report.matched} rows matched, {counts['unmatched']} unmatched: {words}", "bad" if bad else "good")
     if report.lost and not report.nothing_measured:
         yield Line(f"  {report.lost} not compared although recorded; the first: {report.lost_example}", "bad")
+    if report.truth is not None:
+        yield Line(f"  {report.truth}")
 
 
 def _is_interesting(report: PairReport) -> bool:
@@ -105,6 +107,7 @@ def _differences(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"  ... and {len(ranks) - _SHOWN_RANKS - 1} more")
     for note in search.notes:
         yield Line(f"  {note}", "bad")
+    yield from truth(outcome)
     yield Line("")
 
 
@@ -139,6 +142,8 @@ def _below(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
     first, value = report.findings.first, report.findings.value
     assert first is not None
     yield from block(first, report.location, report.mode)
+    if report.truth is not None and report.truth.of_first:
+        yield Line(f"  {report.truth.of_first}", "head")
     yield from spread(report, outcome)
     if first.kind == "requires_grad" and value is not None:
         yield Line(f"First value that differs: {headline(value)}", "head")

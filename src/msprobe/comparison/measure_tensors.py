@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ UNSUPPORTED = ("unsupported",) * 6
 SHAPE_UNMATCHED = ("shape unmatched",) * 6
 NOT_AVAILABLE = ("N/A",) * 6
 _EQUAL = (1.0, 0.0, 0.0, 0.0, 1.0, 1.0)
+_LARGE = 8 << 20
+"""Bytes of a file from which it is read in pieces."""
+
 _SAME = Measure(_EQUAL, Agreement.SAME, norm_relative=0.0, cosine=1.0, thousandth=1.0, max_abs=0.0)
 
 
@@ -68,12 +72,11 @@ class TensorMeasurer:
         if key is not None and key in self._linked:
             return self._linked[key]
         try:
-            ours, theirs = (tensor_file.read(path) for path in paths)
+            measure = _measure_files(*paths)
         except DumpFormatError as error:
             return _unknown(str(error))
         except OSError as error:
-            return _unknown(f"{error.filename}: {error.strerror}")
-        measure = measure_tensors(ours, theirs)
+            return _unknown(f"{error.filename} cannot be read: {error.strerror}")
         if key is not None:
             self._linked[key] = measure
         return measure
@@ -91,6 +94,38 @@ def _identity(paths: list[str]) -> tuple[int, int, int, int] | None:
     if ours.st_nlink < 2 or theirs.st_nlink < 2:
         return None
     return ours.st_dev, ours.st_ino, theirs.st_dev, theirs.st_ino
+
+
+def _measure_files(target: str, golden: str) -> Measure:
+    ours, theirs = os.stat(target), os.stat(golden)
+    if min(ours.st_size, theirs.st_size) >= _LARGE:
+        measure = _in_pieces(target, golden)
+        if measure is not None:
+            return measure
+    first = tensor_file.read(target)
+    return measure_tensors(first, first if os.path.samestat(ours, theirs) else tensor_file.read(golden))
+
+
+def _in_pieces(target: str, golden: str) -> Measure | None:
+    """The measure of two large files, of which only a piece is in memory at a time; None for those that must be read as a whole."""
+    from msprobe.numerics.pairs import compare_pieces
+
+    with ExitStack() as stack:
+        sides: list[tensor_file.OpenTensor] = []
+        for path in (target, golden):
+            side = tensor_file.open_tensor(path)
+            if side is None:
+                return None
+            sides.append(stack.enter_context(side))
+        ours, theirs = sides
+        numel = math.prod(ours.shape)
+        if ours.shape != theirs.shape or not numel:
+            return None
+        try:
+            metrics = compare_pieces((ours.dtype, theirs.dtype), numel, (ours.read_into, theirs.read_into))
+        except ValueError:  # a dtype without numbers: told by the other way
+            return None
+        return None if metrics is None else from_metrics(metrics, ours.dtype, theirs.dtype)
 
 
 def measure_tensors(target: TensorLike, golden: TensorLike) -> Measure:

@@ -20,6 +20,7 @@ class Options:
         tensors: values that are put together otherwise on the two sides (`--mapping`).
         steps: numbers of the steps to compare, None for all (`--step`).
         ranks: numbers of the ranks to compare, None for all (`--rank`).
+        reference: a third dump, of a run in higher precision, shaped like the target (`--reference`).
         diff_analyze: write the JSON files of the search over the ranks (`-da`).
         reports: what is written besides the CSV: any of `xlsx`, `jsonl`, `html`.
         jobs: processes of this machine among which pairs of dumps are divided, None for as many as pay (`--jobs`).
@@ -32,6 +33,7 @@ class Options:
     tensors: TensorRules = NO_RULES
     steps: frozenset[int] | None = None
     ranks: frozenset[int] | None = None
+    reference: str | None = None
     diff_analyze: bool = False
     reports: frozenset[str] = frozenset()
     jobs: int | None = None

@@ -10,6 +10,7 @@ from msprobe.comparison.communication import Trail
 from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair, Plan
 from msprobe.comparison.judge import Mode, Result
+from msprobe.comparison.judging.reference import Tally
 from msprobe.comparison.previous_step import Gradients
 from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
@@ -55,6 +56,7 @@ class PairReport:
         trail: what the search over the ranks needs.
         gradients: what the next step's report may need, when its parameters differ.
         propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
+        truth: what the reference says, None without `--reference`.
     """
 
     pair: DumpPair
@@ -76,6 +78,7 @@ class PairReport:
     trail: Trail = field(default_factory=Trail)
     gradients: Gradients = field(default_factory=Gradients)
     propagation: Propagation | None = None
+    truth: Tally | None = None
     xlsx: Path | None = None
     jsonl: Path | None = None
     page: Page | None = None

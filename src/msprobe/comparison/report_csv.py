@@ -15,6 +15,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.csv_text import cell, harmless, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
+from msprobe.comparison.judging import reference
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
 
@@ -43,7 +44,7 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
     return (
         *_BASIC,
         *metrics,
-        *(() if mode == "md5" else _STATISTICS),
+        *(() if mode in ("md5", "structure") else _STATISTICS),
         *_TAIL,
         *((_STACK,) if stack else ()),
         *((_DATA_NAME,) if mode == "tensor" else ()),
@@ -52,12 +53,16 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
 
 def header(compared: Compared) -> tuple[str, ...]:
     """The columns of the CSV of one pair of dumps."""
-    return columns(compared.mode, compared.metrics, compared.stacks is not None)
+    appended = reference.COLUMNS if compared.truths is not None else ()
+    return (*columns(compared.mode, compared.metrics, compared.stacks is not None), *appended)
 
 
 def rows_of(compared: Compared) -> Iterator[list[Any]]:
     """The cells of the CSV of one pair of dumps."""
-    return rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    found = rows(compared.calls, compared.verdicts, compared.mode, compared.metrics, compared.stacks)
+    if compared.truths is None:
+        return found
+    return ([*line, *truth] for line, truth in zip(found, reference.cells(compared.truths), strict=True))
 
 
 def rows(
@@ -87,7 +92,7 @@ def _cells(row: Measured, verdict: Verdict, mode: Mode, unmatched: tuple[str, ..
     cells: list[Any] = [*_basic(ours, theirs)]
     if mode == "md5":
         cells += measure.cells if measure is not None else _checksums(ours, theirs)
-    else:
+    elif mode != "structure":
         cells += unmatched if measure is None else map(_number, measure.cells) if mode == "tensor" else measure.cells
         cells += map(_value, ours.statistics) if ours is not None else _MISSING
         cells += map(_value, theirs.statistics) if theirs is not None else _MISSING
@@ -111,6 +116,9 @@ def _data_names(ours: Row | None, theirs: Row | None) -> str:
 
 def text_of(compared: Compared) -> Iterator[str]:
     """What `rows_of` gives, as the text of the file, some thousand rows at a time."""
+    if compared.mode == "structure" or compared.truths is not None:
+        yield from lines_of(rows_of(compared))
+        return
     maker = _Lines(compared)
     count = 0
     for call, group in zip(compared.calls, compared.verdicts, strict=True):

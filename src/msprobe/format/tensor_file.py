@@ -11,9 +11,10 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import IO
 
 import numpy as np
 
@@ -122,23 +123,100 @@ def _read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def _read_zip(raw: bytes) -> TensorData:
-    records = _Records(raw)
+    source = memoryview(raw)
+    view, (start, length) = _described(_Records(io.BytesIO(raw), len(raw), lambda at, size: source[at : at + size]))
+    return TensorData(view.dtype, view.shape, _elements(view, source[start : start + length], len(raw)))
+
+
+class OpenTensor:
+    """A tensor file of which the elements are read piece by piece. Closed by `close` or as a context manager.
+
+    Attributes:
+        dtype, shape: as in TensorData.
+        nbytes: of all elements.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], descriptor: int, view: TensorView, start: int, nbytes: int) -> None:
+        self.dtype, self.shape, self.nbytes = view.dtype, view.shape, nbytes
+        self._path, self._descriptor, self._start = path, descriptor, start
+
+    def read_into(self, buffer: memoryview, at: int) -> None:
+        """Fills `buffer` with the bytes from the `at`-th on. Raises DumpFormatError when the file has become shorter or fails."""
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[done:]], self._start + at + done)
+                if not count:
+                    raise DumpFormatError(f"{os.fspath(self._path)} cannot be read: it became shorter while it was read")
+                done += count
+        except OSError as problem:
+            raise DumpFormatError(f"{os.fspath(self._path)} cannot be read: {problem.strerror or problem}") from None
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> OpenTensor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_tensor(path: str | os.PathLike[str]) -> OpenTensor | None:
+    """A `.pt` whose elements lie side by side in the file; None for whatever only `read` can read or has to refuse."""
+    if not hasattr(os, "preadv"):
+        return None
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        if os.pread(descriptor, 4, 0) == b"PK\3\4":
+            with open(descriptor, "rb", closefd=False) as file:
+                records = _Records(file, size, lambda at, count: memoryview(os.pread(descriptor, count, at)))
+                view, (start, length) = _described(records)
+            extent = _extent(view, length)
+            if extent is not None:
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_SEQUENTIAL)
+                return OpenTensor(path, descriptor, view, start + extent[0], extent[1])
+    except (Refused, OSError, MemoryError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _described(records: _Records) -> tuple[TensorView, tuple[int, int]]:
+    """What tensor an archive holds, and where in the file its storage is."""
     view = tensor_view(bytes(records.get("data.pkl", limit=MAX_SIZE)))
     order = bytes(records.get("byteorder", limit=16)) if records.has("byteorder") else b"little"
     if order.strip() != b"little":
         raise Refused("it was written on a big-endian machine")
     if not view.storage.key.isascii() or not view.storage.key.isalnum():
         raise Refused("its storage has no proper name")
-    return TensorData(view.dtype, view.shape, _elements(view, records.get(f"data/{view.storage.key}"), len(raw)))
+    return view, records.span(f"data/{view.storage.key}")
 
 
 class _Records:
-    """The records of an archive that was only ever stored, never compressed: every record is a slice of the file."""
+    """The records of an archive that was only ever stored, never compressed: every record is a slice of the file.
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = memoryview(raw)
+    Args:
+        file: what zipfile can read.
+        size: of the file.
+        slice_of: gives some bytes of the file by offset and number; fewer where it ends.
+    """
+
+    def __init__(self, file: IO[bytes], size: int, slice_of: Callable[[int, int], memoryview]) -> None:
+        self._size, self._slice = size, slice_of
         try:
-            infos = zipfile.ZipFile(io.BytesIO(raw)).infolist()
+            infos = zipfile.ZipFile(file).infolist()
         except MemoryError:
             raise
         except Exception:  # zipfile has no list of what it raises for damaged files
@@ -154,42 +232,57 @@ class _Records:
     def has(self, name: str) -> bool:
         return self._root + name in self._infos
 
-    def get(self, name: str, limit: int | None = None) -> memoryview:
+    def get(self, name: str, limit: int) -> memoryview:
+        """The content of a record of at most `limit` bytes."""
+        start, length = self.span(name)
+        if length > limit:
+            raise Refused(f"its record {name} has {length} bytes, more than any plain tensor needs")
+        return self._slice(start, length)
+
+    def span(self, name: str) -> tuple[int, int]:
+        """Where a record begins, and its length; it lies within the file."""
         info = self._infos.get(self._root + name)
         if info is None:
             raise Refused(f"its zip archive has no record {name}")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 1:
             raise Refused(f"its record {name} is compressed or encrypted, which torch never writes")
-        if limit is not None and info.file_size > limit:
-            raise Refused(f"its record {name} has {info.file_size} bytes, more than any plain tensor needs")
         at = info.header_offset
-        header = self._raw[at : at + 30]
-        if at < 0 or len(header) != 30 or bytes(header[:4]) != b"PK\3\4":
+        header = self._slice(at, 30) if at >= 0 else memoryview(b"")
+        if len(header) != 30 or bytes(header[:4]) != b"PK\3\4":
             raise Refused(f"its record {name} is not where its zip archive says")
         start = at + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        if start + info.file_size > len(self._raw):
+        if start + info.file_size > self._size:
             raise Refused(f"its record {name} goes beyond the end of the file")
-        return self._raw[start : start + info.file_size]
+        return start, info.file_size
+
+
+def _extent(view: TensorView, storage_length: int) -> tuple[int, int] | None:
+    """Offset and number of the bytes of a view within its storage; None where they do not lie side by side."""
+    itemsize = SPELLING[view.dtype][0]
+    length = view.storage.count * (itemsize if view.storage.dtype else 1)
+    if length > storage_length:
+        raise Refused(f"its storage should have {length} bytes and has {storage_length}")
+    numel = prod(view.shape)
+    if numel == 0:
+        return 0, 0
+    last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+    if (last + 1) * itemsize > length:
+        raise Refused(f"its elements reach beyond its storage of {length} bytes")
+    expected = contiguous_strides(view.shape)
+    if all(size == 1 or stride == right for size, stride, right in zip(view.shape, view.strides, expected, strict=True)):
+        return view.offset * itemsize, numel * itemsize
+    return None
 
 
 def _elements(view: TensorView, storage: memoryview, file_size: int) -> memoryview:
     """The bytes of a view's elements in row-major order."""
+    extent = _extent(view, len(storage))
+    if extent is not None:
+        return storage[extent[0] : extent[0] + extent[1]]
     itemsize = SPELLING[view.dtype][0]
-    length = view.storage.count * (itemsize if view.storage.dtype else 1)
-    if length > len(storage):
-        raise Refused(f"its storage should have {length} bytes and has {len(storage)}")
-    numel = prod(view.shape)
-    if numel == 0:
-        return storage[:0]
-    last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-    if (last + 1) * itemsize > length:
-        raise Refused(f"its elements reach beyond its storage of {length} bytes")
-    start = view.offset * itemsize
-    expected = contiguous_strides(view.shape)
-    if all(size == 1 or stride == right for size, stride, right in zip(view.shape, view.strides, expected, strict=True)):
-        return storage[start : start + numel * itemsize]
-    if numel * itemsize > max(file_size, _MAX_EXPANSION):
-        raise Refused(f"it repeats its {length} bytes to {numel * itemsize}")
+    nbytes = prod(view.shape) * itemsize
+    if nbytes > max(file_size, _MAX_EXPANSION):
+        raise Refused(f"it repeats its {view.storage.count * (itemsize if view.storage.dtype else 1)} bytes to {nbytes}")
     return _gather(view, storage, itemsize)
 
 

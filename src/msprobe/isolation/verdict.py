@@ -7,13 +7,16 @@ or in a call inside it; for what arrives at a call, in the code around it: in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from msprobe.comparison.stacks import Frame
 from msprobe.format import names
 from msprobe.isolation.evidence import CallFacts, Difference, Evidence
+
+_MANY = 3
+"""Modules of one class that must be wrong, and all of them, for the class to be wrong."""
 
 Kind = Literal["module", "own code", "between", "data", "parameter", "argument", "missing", "extra"]
 """A module without calls inside; the code of a module after the calls inside it; the code between two calls; what the model is given; a
@@ -37,7 +40,7 @@ class Suspect:
         buffers: those of the module that is to blame; no dump holds them.
         explained: calls that are wrong because of it.
         reached: calls at which wrong values arrive because of it.
-        again: further calls of the same module with the same fault.
+        again: further calls with the same fault: of the same module, or by the same lines of code.
         ranks: where it was seen.
     """
 
@@ -296,21 +299,60 @@ class _Judge:
             yield child
             waiting += reversed(self.children.get(child, ()))
 
-    def _merged(self) -> Iterator[Suspect]:
-        """What is wrong in the same way at several calls of a module is one suspect."""
-        first: dict[tuple[str, str, str | None], Suspect] = {}
-        for suspect in sorted(self.suspects, key=lambda suspect: suspect.order):
-            key = (suspect.kind, operation(suspect.call), operation(suspect.after) if suspect.after else None)
-            earlier = first.setdefault(key, suspect)
-            if earlier is suspect:
-                continue
-            earlier.again.append(suspect.call)
-            earlier.explained += suspect.explained
-            earlier.reached += suspect.reached
-        yield from sorted(first.values(), key=lambda suspect: suspect.rank_in_list)
+    def _merged(self) -> list[Suspect]:
+        """What is wrong in the same way at several calls of a module, or by the same lines of code in several, is one suspect."""
+        found = _joined(self.suspects, lambda suspect: (suspect.kind, operation(suspect.call), operation(suspect.after or "")))
+        whole = self._wrong_classes(found)
+        return sorted(_joined(found, lambda suspect: _same_code(suspect, whole)), key=lambda suspect: suspect.rank_in_list)
+
+    def _wrong_classes(self, suspects: Sequence[Suspect]) -> set[str]:
+        """Classes of which every module is wrong: then it is the class."""
+        modules: defaultdict[str, set[str]] = defaultdict(set)
+        for name in self.calls:
+            modules[class_of(name)].add(operation(name))
+        wrong: defaultdict[str, set[str]] = defaultdict(set)
+        for suspect in suspects:
+            if suspect.kind == "module":
+                wrong[class_of(suspect.call)].add(operation(suspect.call))
+        return {name for name, found in wrong.items() if len(found) >= _MANY and found == modules[name]}
+
+
+def _joined(suspects: Sequence[Suspect], key: Callable[[Suspect], Hashable | None]) -> list[Suspect]:
+    """Suspects with one key become one, the earliest; None is no key."""
+    first: dict[Hashable, Suspect] = {}
+    left: list[Suspect] = []
+    for suspect in sorted(suspects, key=lambda suspect: suspect.order):
+        mark = key(suspect)
+        earlier = first.setdefault(mark, suspect) if mark is not None else suspect
+        if earlier is suspect:
+            left.append(suspect)
+            continue
+        earlier.again += [suspect.call, *suspect.again]
+        earlier.explained += suspect.explained
+        earlier.reached += suspect.reached
+    return left
+
+
+def _same_code(suspect: Suspect, wrong_classes: set[str]) -> Hashable | None:
+    frame, before = suspect.frame, suspect.frame_before
+    if suspect.kind == "parameter":
+        return suspect.kind
+    if suspect.kind == "module":
+        name = class_of(suspect.call)
+        return (suspect.kind, name) if name in wrong_classes else None
+    if suspect.kind in ("between", "argument", "own code") and frame is not None and suspect.owner is not None:
+        at = (before.path, before.line) if before is not None else None
+        keys = tuple(difference.key for difference in suspect.differences)
+        return (suspect.kind, class_of(suspect.owner), at, keys, *(() if suspect.kind == "own code" else (frame.path, frame.line)))
+    return None
 
 
 def operation(call: str) -> str:
     """`Module.fc.Linear` of `Module.fc.Linear.forward.0`."""
     parts = names.parse(call)
     return parts.operation if parts is not None else call
+
+
+def class_of(call: str) -> str:
+    """`Linear` of `Module.fc.Linear.forward.0`."""
+    return operation(call).rpartition(".")[2]

@@ -25,6 +25,11 @@ def short(call: str) -> str:
 
 def sentence(suspect: Suspect) -> str:
     """What is wrong, in one sentence without its place."""
+    again = len(suspect.again) if suspect.kind not in ("missing", "extra") else 0
+    return _sentence(suspect) + (f"; the same at {again} more call{'s' if again > 1 else ''}" if again else "")
+
+
+def _sentence(suspect: Suspect) -> str:
     keys = listed([difference.key for difference in suspect.differences])
     one = len(suspect.differences) == 1
     differ, arrive = ("differs", "arrives") if one else ("differ", "arrive")
@@ -119,7 +124,7 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
     if count > 1:
         yield Line(f"{number}. {sentence(suspect)}", "head")
         if where := place(suspect):
-            yield Line(f"   at {where}")
+            yield Line(f"   {where}" if where.startswith(("called", "before", "behind")) else f"   at {where}")
     yield Line(f"   {suspect.call}")
     if suspect.kind in ("module", "own code") and suspect.code and suspect.frame is not None:
         yield Line(f"   called at {suspect.frame}")
@@ -130,7 +135,7 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
     if suspect.ranks and not (len(suspect.ranks) == 1 and suspect.ranks[0].startswith("proc")):
         yield Line(f"   on {listed(suspect.ranks)}")
     if suspect.again and suspect.kind not in ("missing", "extra"):
-        yield Line(f"   also at {_calls(suspect.again)}")
+        yield Line(f"   the same at {_calls(suspect.again)}")
     if suspect.explained:
         yield Line(f"   explains the wrong output of {_calls(suspect.explained)}", "dim")
     if suspect.reached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,10 @@ try:
     from ._kernels import compare_pair
 except ImportError:
     from .fallback_pairs import compare_pair
+
+
+_PIECE = 1 << 20
+"""Elements compared at a time where tensors are read in pieces."""
 
 
 class TensorLike(Protocol):
@@ -121,6 +126,36 @@ def compare_arrays(a: TensorLike, b: TensorLike) -> PairMetrics:
     bytes_a, code_a = _readable("target", a, numel)
     bytes_b, code_b = _readable("golden", b, numel)
     return metrics_from(numel, compare_pair(bytes_a.ctypes.data, code_a, bytes_b.ctypes.data, code_b, numel))
+
+
+class ReadInto(Protocol):
+    """Fills a buffer with the bytes of a tensor from the given one on."""
+
+    def __call__(self, buffer: memoryview, at: int, /) -> None: ...
+
+
+def compare_pieces(dtypes: tuple[str, str], numel: int, read: tuple[ReadInto, ReadInto]) -> PairMetrics | None:
+    """`compare_arrays` of two tensors too large to be in memory: a piece of each at a time, in buffers that are used again.
+
+    Args:
+        dtypes, read: of the target and of the golden side.
+        numel: number of elements of each.
+
+    Returns:
+        None where sums of squares leave the range of float64: then the pieces have no common scale, and both tensors are needed at once.
+    """
+    kinds = lookup(dtypes[0]), lookup(dtypes[1])
+    buffers = [np.empty(min(numel, _PIECE) * kind.itemsize, np.uint8) for kind in kinds]
+    total: tuple[Any, ...] | None = None
+    for start in range(0, numel, _PIECE):
+        count = min(_PIECE, numel - start)
+        for kind, buffer, side in zip(kinds, buffers, read, strict=True):
+            side(buffer.data[: count * kind.itemsize], start * kind.itemsize)
+        part = compare_pair(buffers[0].ctypes.data, kinds[0].code, buffers[1].ctypes.data, kinds[1].code, count)
+        if any(part[-3:]):
+            return None
+        total = part if total is None else (*map(add, total[:10], part[:10]), *map(max, total[10:14], part[10:14]), 0, 0, 0)
+    return None if total is None or not all(map(math.isfinite, total[6:10])) else metrics_from(numel, total)
 
 
 def _readable(side: str, tensor: TensorLike, numel: int) -> tuple[npt.NDArray[np.uint8], int]:

@@ -36,11 +36,11 @@ Step = Callable[[nn.Module, torch.Tensor], None]
 """What a training step does with the model and the token ids."""
 
 
-def llama(**changes: Any) -> nn.Module:
+def llama(seed: int = 7, **changes: Any) -> nn.Module:
     """Llama with three layers; the same weights for the same sizes."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     settings = {"attn_implementation": "eager", "initializer_range": 0.2, **SIZES, **changes}
     return LlamaForCausalLM(LlamaConfig(**settings)).train()
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from capturing import Run
-from overriding import TAKES, ZERO, Around, clean, numbered, overridden, source, value
+from capturing import Run, forget_debugger
+from overriding import TAKES, ZERO, Around, clean, configured, numbered, overridden, source, value
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
@@ -149,3 +149,32 @@ def test_a_forked_child_replaces_nothing(tmp_path: Path) -> None:
         assert os.waitpid(pid, 0)[1] == 0
         model(ZERO)
         assert value(model.inner) == 1
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_the_rest_of_a_training_has_the_same_bits(tmp_path: Path, loads: bool) -> None:
+    """Calls that are not named are as ever; what is put in draws no random numbers. The values loaded are those that arrive anyway."""
+
+    def train(debugger: PrecisionDebugger | None) -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        layers = [nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Dropout(0.3), nn.BatchNorm1d(6), nn.ReLU(inplace=True), nn.Linear(6, 1)]
+        model = nn.Sequential(*layers)
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            if debugger is not None:
+                debugger.start(model)
+            model(torch.randn(8, 6)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if debugger is not None:
+                debugger.stop()
+                debugger.step()
+        return [*model.state_dict().values(), torch.get_rng_state()]
+
+    expected = train(None)
+    train(PrecisionDebugger(task="tensor", level="L0", dump_path=str(tmp_path / "source")))
+    forget_debugger()
+    number = 0 if loads else 9
+    names = ["0.Linear", "1.ReLU", "2.Dropout", "3.BatchNorm1d", "4.ReLU", "5.Linear"]
+    found = train(configured(tmp_path, [f"Module.{name}.forward.{number}" for name in names]))
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -1,9 +1,10 @@
-"""What a difference looks like: the other sign, another scale. Said beside the verdict, where the four numbers or the cosine show it."""
+"""What a difference looks like: the other sign, another scale, another order. Said beside the verdict, where the numbers show it."""
 
 from __future__ import annotations
 
 import math
 
+from msprobe.comparison.judging.reordered import is_reordered
 from msprobe.comparison.measure import Measure
 from msprobe.comparison.rows import Row
 
@@ -18,6 +19,8 @@ def hint(target: Row, golden: Row, measure: Measure) -> str:
     Statistics: a factor must fit Max, Min, Mean and Norm, with Max and Min exchanged where it is negative. Tensors: the cosine is 1 or -1,
     and the factor is that of the norms.
     """
+    if measure.cosine is None and is_reordered(target, golden, measure.size):
+        return "hint: Max and Min agree, Mean and Norm but for their last digits: the same values in another order."
     factor = _factor(target, golden, measure)
     if factor is None or abs(factor - 1.0) < _FAR_FROM_ONE:
         return ""

@@ -12,6 +12,8 @@ from typing import Any
 from msprobe.comparison.measure import Agreement, Measure, is_fill, relative_difference
 from msprobe.comparison.rows import Row
 
+_SHARE = 1e-4
+
 
 def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
     """The measure of a pair in which both sides hold a fill value as their Min: that of the other elements.
@@ -22,12 +24,24 @@ def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
     scale = max(1.0, abs(target.statistics[0]), abs(golden.statistics[0]))
     largest = relative_difference(target.statistics[0], golden.statistics[0], scale)
     differ = target.statistics[1] != golden.statistics[1]
-    if not differ:
-        if not math.isfinite(measure.size):
-            return measure  # masked in other places
-        if measure.cosine is not None and measure.max_abs is not None:  # element by element; masked positions are equal
-            largest = max(largest, measure.max_abs / scale)
-    return measure._replace(size=largest, agreement=Agreement.ROUNDING, filled=differ)
+    if differ:
+        shares = _masked_share(target), _masked_share(golden)
+        if None not in shares and abs(shares[0] - shares[1]) > _SHARE:  # type: ignore[operator]
+            return measure  # more positions are masked on one side
+    else:
+        largest = max(largest, measure.size)  # what masks otherwise is as large as the fill value
+        if measure.cosine is not None and measure.max_abs is not None and math.isfinite(measure.size):
+            largest = max(largest, measure.max_abs / scale)  # element by element; masked positions are equal
+    agreement = Agreement.ROUNDING if math.isfinite(largest) else Agreement.DIFFERENT
+    return measure._replace(size=largest, agreement=agreement, filled=differ)
+
+
+def _masked_share(row: Row) -> float | None:
+    """Share of the elements that hold the fill value, None where the Mean does not tell."""
+    mean, lowest = row.statistics[2], row.statistics[1]
+    if type(mean) is not float or not math.isfinite(mean) or not math.isfinite(lowest):
+        return None
+    return float(mean / lowest)
 
 
 def both_filled(target: Row, golden: Row) -> bool:

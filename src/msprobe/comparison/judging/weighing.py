@@ -16,6 +16,7 @@ from msprobe.comparison.judging.backward import expected_gradient
 from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
+from msprobe.comparison.judging.reordered import digits_count, is_reordered
 from msprobe.comparison.judging.values import Value, unit_of, value_of
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
 from msprobe.comparison.names import forward_of
@@ -40,7 +41,9 @@ def weigh(calls: Sequence[MeasuredCall], sampled: bool) -> list[MeasuredCall]:
 
 class _Weighing:
     def __init__(self, calls: Sequence[MeasuredCall], sampled: bool) -> None:
+        self._calls = calls
         self._sampled = sampled
+        self._digits: bool | None = None
         self._growth = GROWTH_SAMPLED if sampled else GROWTH
         self._names = {call.name: call for call in calls}
         self._module_calls: dict[str, MeasuredCall] = {}
@@ -78,6 +81,8 @@ class _Weighing:
         known = self._seen.get(_identity(ours, theirs))
         if known is not None and known.size >= measure.size:
             return measure._replace(agreement=known.agreement, expected=known.expected)
+        if self._sampled and is_reordered(ours, theirs, measure.size) and self._digits_count():
+            return self._decided(ours, theirs, measure, 0.0)
         allowance = self._unrecorded(ours, theirs) if ours.role == "input" else rounding_of(ours.dtype, theirs.dtype)
         return self._decided(row.pair.target, row.pair.golden, measure, allowance)
 
@@ -102,6 +107,11 @@ class _Weighing:
         if weighed.agreement is Agreement.ROUNDING and not self._parted:
             self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * rounding_of(ours.dtype, theirs.dtype)))
         return weighed
+
+    def _digits_count(self) -> bool:
+        if self._digits is None:
+            self._digits = digits_count(self._calls)
+        return self._digits
 
     def _unrecorded(self, ours: Row, theirs: Row) -> float:
         """What may be rounding in a value of which not all is known that it was made from."""

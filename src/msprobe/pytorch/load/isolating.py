@@ -202,7 +202,8 @@ def _data(tensor: torch.Tensor) -> TensorData:
     """The values of a tensor of any kind, in host memory. Raises ValueError for one without values."""
     with torch.no_grad(), torch_internals.NoTorchFunction(), torch_internals.no_dispatch_modes():
         plain = tensor.detach()
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+        odd = type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_meta or tensor.is_conj() or tensor.is_neg()
+        if odd or tensor.layout != torch.strided:
             described = describe(tensor, Holds.NULLS)
             if described.plain is None:
                 raise ValueError(described.reason)

@@ -155,7 +155,7 @@ class Override:
         self._hooks.remove()
         replaced = self._inputs.replaced
         if replaced:
-            again = f", and again in {self._repeated} calls that repeat them for the backward pass" if self._repeated else ""
+            again = f", and again in {_count(self._repeated, 'call')} repeated for the backward pass" if self._repeated else ""
             logger.info(f"[load] step {self._step}: replaced {_count(replaced, 'input')} of {_count(self._calls, 'call')}{again}")
         self._counters = Counters()
         self._repeats.clear()

@@ -32,12 +32,21 @@ class _InOrder(StepWriter):
         for entry in [*self._pending, *self._entries]:
             entry.done = True
         self._collect()
-        if self._written != self._added:
-            data = json_text.parse(self._dump.text())["data"]
-            ordered = {name: data[name] for name in self._added if name in data}
-            self._dump.replace(json_text.members(ordered, 2, self._problem), len(ordered))
-            self._written = self._added
+        self._rearrange()
         super()._finish()
+
+    def _rearrange(self) -> None:
+        """Put what was overtaken in the file back into the order of the calls."""
+        written = set(self._written)
+        if self._written == [name for name in self._added if name in written]:
+            return
+        try:
+            data = json_text.parse(self._dump.text())["data"]
+        except (OSError, ValueError):
+            return  # somebody took the file away or changed it: what there is stays as it is
+        ordered = {name: data[name] for name in self._added if name in data}
+        self._dump.replace(json_text.members(ordered, 2, self._problem), len(ordered))
+        self._written = self._added
 
 
 class SavedWriter(_InOrder):

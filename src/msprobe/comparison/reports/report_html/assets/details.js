@@ -34,7 +34,7 @@ const sideRow = (word, own, other, cells, mode, scalar, grads) => {
   const tail = mode === "md5"
     ? [make("td", { class: "number", colspan: 4 }, parted(cells[own === "NPU" ? "NPU MD5" : "BENCH MD5"], alone ? cells[own === "NPU" ? "NPU MD5" : "BENCH MD5"] : cells[own === "NPU" ? "BENCH MD5" : "NPU MD5"]))]
     : scalar
-      ? [make("td", { class: "number scalar", colspan: 4 }, parted(cells[`${own} max`], alone ? cells[`${own} max`] : cells[`${other} max`]))]
+      ? [make("td", { class: "number scalar", colspan: 4 }, make("div", {}, parted(cells[`${own} max`], alone ? cells[`${own} max`] : cells[`${other} max`])))]
       : FOUR.map(([, column]) => cell(column, "number"));
   const grad = cells[`${own} Requires_grad`];
   return make("tr", { class: "side" }, make("th", { scope: "row" }, word), cell("Dtype", "type"), cell("Tensor Shape", "shape"), ...tail,

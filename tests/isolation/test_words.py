@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from msprobe.comparison.stacks import Frame
+from msprobe.isolation.evidence import Difference
+from msprobe.isolation.verdict import Suspect, Undecided, Verdict
+from msprobe.isolation.words import details, hint, in_one_sentence, place, sentence, short, undecided
+
+DIFFERENCE = Difference("output.0", "max abs diff 1, relative 0.1")
+CALL = "Module.fc.Linear.forward.0"
+SUSPECT = Suspect("module", CALL, (DIFFERENCE,), 0, 0)
+FRAME = Frame("model.py", 9, "forward", "return self.fc(x)")
+
+
+def test_short_names() -> None:
+    assert short(CALL) == "fc (Linear)"
+    assert short("Module.a.b.Linear.forward.2") == "a.b (Linear, call 2)"
+    assert short("Torch.relu.0.forward") == "Torch.relu.0.forward"
+
+
+def test_every_kind_has_its_sentence_and_no_two_are_alike() -> None:
+    kinds = ("module", "own code", "between", "data", "parameter", "argument", "missing", "extra")
+    found = {sentence(replace(SUSPECT, kind=kind, owner="Module.Net.forward.0")) for kind in kinds}
+    assert len(found) == len(kinds) and all("fc (Linear)" in text for text in found)
+    assert sentence(replace(SUSPECT, kind="missing", again=[CALL])).startswith("the golden run makes 2 module calls that")
+    assert sentence(replace(SUSPECT, again=[CALL])).endswith("; the same at 1 more call")
+    assert "before its first call" in sentence(replace(SUSPECT, kind="between"))
+
+
+def test_places() -> None:
+    assert place(SUSPECT) == ""
+    assert place(replace(SUSPECT, frame=FRAME)) == "called at model.py:9 in forward: return self.fc(x)"
+    assert place(replace(SUSPECT, frame=FRAME, code="net.py:3")) == "net.py:3"
+    between = replace(SUSPECT, kind="between", frame=FRAME)
+    assert place(between) == f"before {FRAME}"
+    assert place(replace(between, frame_before=replace(FRAME, line=4))) == "model.py:4 to 9 in forward"
+    assert place(replace(SUSPECT, kind="own code", frame_before=FRAME)) == f"behind {FRAME}"
+
+
+def test_the_first_is_told_first() -> None:
+    assert in_one_sentence(Verdict()) == ""
+    one = replace(SUSPECT, code="net.py:3")
+    assert in_one_sentence(Verdict((one,))).endswith("output.0 differs (net.py:3)")
+    assert in_one_sentence(Verdict((one, one, one))).endswith("; and 2 more things, listed below")
+
+
+@pytest.mark.parametrize(
+    ("suspect", "text"),
+    [
+        (replace(SUSPECT, call="Module.drop.Dropout.forward.0"), "draws random numbers"),
+        (replace(SUSPECT, call="Module.fc.Linear.forward.2"), "its 2 earlier calls in this step are right"),
+        (replace(SUSPECT, buffers=("running_mean",)), "its buffers (running_mean) are in no dump"),
+        (SUSPECT, ""),
+        (replace(SUSPECT, kind="between", buffers=("running_mean",)), ""),
+    ],
+)
+def test_hints(suspect: Suspect, text: str) -> None:
+    assert text in hint(suspect) and bool(text) is bool(hint(suspect))
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    item = Undecided(CALL, True, (DIFFERENCE,), ("Module.relu.ReLU.forward.0",))
+    assert "relu (ReLU) changed an input in place" in undecided(item)
+    assert "could not be given (input.1)" in undecided(replace(item, mutators=(), not_given=(Difference("input.1", ""),)))
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    many = tuple(replace(SUSPECT, call=f"Module.{number}.Linear.forward.0") for number in range(30))
+    lines = [line.text for line in details(Verdict(many, unknown=tuple(map(str, range(9)))))]
+    assert "... and 10 more, see isolate.json" in lines and "... and 3 more values not compared" in lines
+    slight = [line.text for line in details(Verdict((replace(SUSPECT, differences=(replace(DIFFERENCE, slight=True),)),)))]
+    assert any("slight: narrower arithmetic may give as much" in line for line in slight)
