@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _ARRAY_FROM = 256
-_AT_ONCE = 20_000
+_AT_ONCE = 5000
 _NUMBERS = frozenset({float, int})
 _ALL_FLOATS = [float] * 8
 
