@@ -1,4 +1,4 @@
-"""Two ranks train together and record themselves: `python recording_ranks.py DUMP_PATH FACTOR`; rank 1 multiplies by FACTOR in step 1."""
+"""Two ranks train and record themselves: `recording_ranks.py DUMP_PATH FACTOR`; rank 1 multiplies by FACTOR in step 1."""
 
 from __future__ import annotations
 
