@@ -5,7 +5,7 @@ The stages, each in a file of its own, hand plain immutable values to each other
     inputs      two paths             -> pairs of dump files
     rows        a dump                -> calls, each with its recorded values as rows (reading: a part of the file at a time)
     match       two lists of calls    -> pairs of calls, pairs of rows (aliases: names that differ between tools)
-    measure*    a pair of rows        -> metrics, and how well the two agree
+    measure*    a pair of rows        -> metrics, and how well the two agree (contradiction: a file that is not what was recorded)
     calls       measured rows         -> what they say about the call
     first_difference                  -> where the two runs part
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)

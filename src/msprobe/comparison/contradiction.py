@@ -76,8 +76,10 @@ def _of_numbers(row: Row, dtype: str, largest: float, norm: float) -> tuple[str,
         recorded = max(abs(highest), abs(lowest))
         if math.isfinite(recorded) and _apart(recorded, largest, tolerance):
             return "largest magnitude", recorded, largest
-    if type(recorded_norm) is float and math.isfinite(recorded_norm) and math.isfinite(norm) and _apart(abs(recorded_norm), norm, tolerance):
-        return "Norm", abs(recorded_norm), norm
+    if type(recorded_norm) is float and math.isfinite(recorded_norm) and math.isfinite(norm):
+        recorded = abs(recorded_norm)
+        if _apart(recorded, norm, tolerance):
+            return "Norm", recorded, norm
     return None
 
 

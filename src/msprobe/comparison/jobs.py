@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ Progress = Callable[[int, int, str], None]
 
 _WORTH = 16 << 20
 """Bytes of dump.json from which several processes are faster than one: each takes a quarter of a second to start."""
+
+_GRACE = 2.0
+"""Seconds that a worker has to end by itself."""
 
 _TENSORS_WEIGH = 8
 """A dump.json whose tensors lie beside it is as much work as one so many times its size."""
@@ -104,10 +108,20 @@ class _Pool:
                 continue
 
     def close(self) -> None:
-        """Ends the workers, whatever they do."""
+        """Ends the workers, whatever they do. They get a moment to take half a file away."""
         with self._lock:
             self._closed = True
-            for worker in self._workers:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.terminate()
+        end = time.monotonic() + _GRACE
+        try:
+            for worker in workers:
+                worker.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        finally:  # a second Ctrl-C comes here as well
+            for worker in workers:
                 worker.kill()
 
     def _serve(self) -> None:
@@ -136,7 +150,8 @@ class _Pool:
         with self._lock:
             if self._closed:
                 return None
-            worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # A session of its own: Ctrl-C in the terminal reaches the parent alone, which ends the workers.
+            worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
             self._workers.add(worker)
             return worker
 
@@ -176,7 +191,7 @@ def work(threads: int) -> None:
     """A worker: units from standard input until it ends, results to standard output."""
     from msprobe import numerics
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; who started this one ends it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # on the way out what is half written is removed
     numerics.set_threads(threads)
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the results
