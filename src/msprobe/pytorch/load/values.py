@@ -69,12 +69,22 @@ def tensor_like(loaded: TensorData | torch.Tensor, like: torch.Tensor, dtype: to
             if values.numel():
                 values.reshape(-1).view(torch.uint8).numpy()[:] = np.frombuffer(loaded.data, np.uint8)
         if dtype is not None and values.dtype is not dtype:
-            values = (values.real if values.is_complex() and not dtype.is_complex else values).to(dtype)
+            values = _converted(values.real if values.is_complex() and not dtype.is_complex else values, dtype)
         values = values.to(like.device)
         if values.layout is like.layout is torch.strided and values.shape == like.shape and values.stride() != like.stride():
             # A kernel is chosen by the strides; the recorded ones nobody knows, so those of the tensor that arrived are the best guess.
             values = torch.empty_like(like, dtype=values.dtype, requires_grad=False).copy_(values)
         return values
+
+
+def _converted(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """In another dtype. What is finite stays finite: a mask filled with float32's lowest number is no mask of infinities in bfloat16."""
+    if values.is_floating_point() and dtype.is_floating_point:
+        largest = torch.finfo(dtype).max
+        if largest < torch.finfo(values.dtype).max:
+            limited = values.double().clamp(-largest, largest).to(values.dtype)
+            values = torch.where(values.isinf(), values, limited)
+    return values.to(dtype)
 
 
 def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
