@@ -92,29 +92,34 @@ class LastWords:
     """What a process wrote last to its standard error, but for lines of our log.
 
     A message may have several lines, and a launcher like torchrun adds to what the script wrote: where the process ends with code 1, as by
-    an exception, the first line after its last traceback is what counts.
+    an exception, the first line after its last traceback is what counts. Of several ranks the first that failed counts; what the others
+    then say is that they lost it.
     """
 
     def __init__(self) -> None:
-        self._line = self._raised = b""
-        self._in_traceback = False
+        self._line = b""
+        self._raised: dict[bytes, bytes] = {}
+        """Prefix of the rank, or nothing -> what it raised."""
+        self._in_traceback: set[bytes] = set()
 
     def add(self, line: bytes) -> None:
         """One line, in the order in which they come."""
         if not line.strip() or _of_our_log(line):
             return
-        line = _OF_A_RANK.sub(b"", line)
-        self._line = line
+        found = _OF_A_RANK.match(line)
+        rank = found.group() if found else b""
+        self._line = line = line[len(rank) :]
         if line.startswith(b"Traceback (most recent call last)"):
-            self._in_traceback = True
-        elif self._in_traceback and not line[:1].isspace():
-            self._in_traceback = False
+            self._in_traceback.add(rank)
+        elif rank in self._in_traceback and not line[:1].isspace():
+            self._in_traceback.remove(rank)
             if not (self._raised and _OF_TORCHRUN in line):
-                self._raised = line
+                self._raised[rank] = line
 
     def text(self, code: int) -> str:
         """One line, no longer than is read."""
-        found = (self._raised if code == 1 and self._raised else self._line).decode("utf-8", "replace").strip()
+        raised = next((line for rank, line in self._raised.items() if rank), self._raised.get(b""))
+        found = (raised if code == 1 and raised else self._line).decode("utf-8", "replace").strip()
         return found if len(found) <= _LONGEST else f"{found[:_LONGEST]}..."
 
 

@@ -31,7 +31,7 @@ def first_wrong(calls: Sequence[MeasuredCall], shown: Shown, place: Callable[[st
         return "there are none, the golden run has a backward pass and this one has not" if backward or sums else ""
     for call in (*backward, *sums):
         if call.pair.target is None:
-            return f"none comes to {_named(call.name, place)} (detached, without requires_grad, or not used)"
+            return f"none comes to {_named(call.name, place)}, as if what it gives out were detached, or not used"
     before = ""
     for call in backward:
         if not call.matched:

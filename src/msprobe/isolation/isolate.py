@@ -220,7 +220,8 @@ class _Search:
             return self._finish(f"{what} could not be judged", verdict, True)
         if verdict.unknown:
             count = len(verdict.unknown)
-            return self._finish(f"nothing is wrong in what could be compared; {count} values could not be", verdict, True)
+            values = "1 value" if count == 1 else f"{count} values"
+            return self._finish(f"nothing is wrong in what could be compared; {values} could not be", verdict, True)
         drifted = any(facts.outputs for item in plain for facts in item.calls)
         if drifted:
             self.notes.append("in a run with nothing given, values drift apart by no more than rounding adds up to")

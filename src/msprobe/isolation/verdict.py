@@ -252,8 +252,12 @@ class _Judge:
             return None
         keys = {difference.key for difference in facts.arguments}
         for other in self.evidence.calls:
-            alike = class_of(other.name) == class_of(facts.name) and keys == {difference.key for difference in other.arguments}
-            if alike and not other.outputs and not any(self.calls[child].arrived for child in self.children[other.name]):
+            alike = (
+                other is not facts
+                and class_of(other.name) == class_of(facts.name)
+                and keys == {difference.key for difference in other.arguments}
+            )
+            if alike and not other.outputs and not any(self.calls[inner].arrived for inner in self._inside(other.name)):
                 return None
         reason = self._reason_of(self.calls.get(facts.parent or ""))
         if reason is None:
