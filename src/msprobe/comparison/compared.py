@@ -19,7 +19,7 @@ class Compared:
 
     Attributes:
         pair: what was compared.
-        mode: statistics, tensor or md5.
+        mode: statistics, tensor, md5 or structure.
         metrics: names of the metric columns.
         matched: rows that both sides have.
         calls: the measured calls in the order of the report.

@@ -26,7 +26,8 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
     why = _why(outcome)
     rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)
     if why:
-        agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else "Values agree"
+        what = "Calls" if all(report.mode == "structure" for report in outcome.reports) else "Values"
+        agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else f"{what} agree"
         yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why)}", "bad")
     elif slight is None:
         beyond = " beyond rounding" if rounded else ""

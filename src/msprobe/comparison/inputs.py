@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from msprobe.comparison.mapping.groups import Groups, grouped
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
@@ -21,6 +22,7 @@ class DumpPair:
         target, golden: a dump.json or debug.json each.
         step: number of the step, None when not known.
         label: `rank0`, `proc123`, or "" for two files given as such.
+        target_group, golden_group: the dumps of the ranks whose values are put together on this side, `target` or `golden` among them.
         reference: the dump of the same step and rank that stands for the truth, None without `--reference`.
     """
 
@@ -29,6 +31,8 @@ class DumpPair:
     step: int | None
     label: str
     reference: Path | None = None
+    target_group: tuple[Path, ...] = ()
+    golden_group: tuple[Path, ...] = ()
 
     @property
     def title(self) -> str:
@@ -53,13 +57,20 @@ class Plan:
     problems: tuple[str, ...]
 
 
-def make_plan(target: Path, golden: Path, steps: frozenset[int] | None = None, ranks: frozenset[int] | None = None) -> Plan:
+def make_plan(
+    target: Path,
+    golden: Path,
+    steps: frozenset[int] | None = None,
+    ranks: frozenset[int] | None = None,
+    groups: Groups | None = None,
+) -> Plan:
     """Looks at the two paths.
 
     Args:
         target, golden: two dump files, two directories with a dump file, two step directories (`rank*` or `proc*` inside), or two dump
             roots (`step*` inside).
         steps, ranks: only these are compared, None for all. Processes without a rank have none of `ranks`.
+        groups: ranks whose values are put together where one side has more ranks than the other, see mapping.groups; None: none are.
 
     Raises:
         UsageError: a path does not exist or holds no dump, or the two are not of one kind; `steps` or `ranks` name what is not there.
@@ -76,7 +87,7 @@ def make_plan(target: Path, golden: Path, steps: frozenset[int] | None = None, r
         if ranks is not None:
             raise UsageError(f"--rank picks ranks of a dump root or a step directory, and {target} is {_WORDS['file']}")
         return Plan("file", (_file_pair(target, golden),), (), ())
-    plan = _Planner(ranks)
+    plan = _Planner(ranks, groups)
     if levels[0] == "step":
         plan.step(target, golden, None)
     else:
@@ -173,8 +184,9 @@ def _only(paths: Mapping[int, Path], wanted: frozenset[int]) -> dict[int, Path]:
 
 
 class _Planner:
-    def __init__(self, wanted_ranks: frozenset[int] | None = None) -> None:
+    def __init__(self, wanted_ranks: frozenset[int] | None = None, groups: Groups | None = None) -> None:
         self.wanted_ranks = wanted_ranks
+        self.groups = groups
         self.ranks_seen: set[int] = set()
         self.pairs: list[DumpPair] = []
         self.one_sided: list[str] = []
@@ -206,6 +218,10 @@ class _Planner:
             procs = {}, {}
             if not ranks[0] and not ranks[1]:
                 return
+        sides = ranks[0] or procs[0], ranks[1] or procs[1]
+        if self.groups is not None and sides[0] and sides[1] and len(sides[0]) != len(sides[1]):
+            self.in_groups(*sides, self.groups, number, where)
+            return
         if (ranks[0] and ranks[1]) or self.wanted_ranks is not None:
             # Processes without a rank beside ranks only prepare data.
             self.both(*ranks, "rank", lambda a, b, _: self.leaf(a, b, number), where)
@@ -223,6 +239,20 @@ class _Planner:
             self.both(*procs, "proc", lambda a, b, _: self.leaf(a, b, number), where)
         else:
             self.problems.append(f"{where}cannot be paired: {_name_one(target, golden, everything)}")
+
+    def in_groups(self, target: Mapping[int, Path], golden: Mapping[int, Path], groups: Groups, number: int | None, where: str) -> None:
+        """Ranks whose values are put together: the first of a group stands for it."""
+        found = grouped(target, golden, groups)
+        if isinstance(found, str):
+            self.problems.append(f"{where}{found}")
+            return
+        for group in found:
+            before = len(self.pairs)
+            self.leaf(group.target[0], group.golden[0], number)
+            if len(self.pairs) > before:
+                pair = self.pairs[-1]
+                ours, theirs = ([path / dump.name for path in paths] for paths, dump in zip(group, (pair.target, pair.golden), strict=True))
+                self.pairs[-1] = replace(pair, target_group=tuple(ours), golden_group=tuple(theirs))
 
     def leaf(self, target: Path, golden: Path, number: int | None) -> None:
         files: list[Path] = []

@@ -94,7 +94,33 @@ def align(
         pairs.append(CallPair(call, partner if partner is not None else redirect.call_of(rows), rows))
     if len(taken) < len(golden):
         pairs = _with_golden_only(pairs, golden, taken, redirect)
+    if any(found.again) and not all(found.again):
+        pairs = [_with_gradients(pair, sides, _repetitions(found)) for pair in pairs]
     return Matching(pairs, found)
+
+
+def _repetitions(found: Partners) -> tuple[dict[str, str], dict[str, str]]:
+    """First call -> the call that repeats it, of both sides."""
+    ours, theirs = ({first: name for name, first in again.items() if first} for again in found.again)
+    return ours, theirs
+
+
+def _with_gradients(pair: CallPair, sides: tuple[Side, Side], repeated: tuple[dict[str, str], dict[str, str]]) -> CallPair:
+    """With requires_grad of the second run: a reentrant checkpoint runs the first one without gradients."""
+    flags: list[dict[str, str]] = []
+    for call, side, names in zip((pair.target, pair.golden), sides, repeated, strict=True):
+        again = side.calls.get(names.get(call.name, "")) if call is not None else None
+        flags.append({row.key: row.requires_grad for row in again.rows} if again is not None else {})
+    if not any(flags):
+        return pair
+    rows: list[RowPair] = []
+    for both in pair.rows:
+        ours, theirs = (
+            row._replace(requires_grad=known.get(row.key, row.requires_grad)) if row is not None and known else row
+            for row, known in zip(both, flags, strict=True)
+        )
+        rows.append(RowPair(ours, theirs))
+    return pair._replace(rows=tuple(rows))
 
 
 def unknown_names(target: Sequence[Call], golden: Sequence[Call], mapping: Mapping[str, str]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msprobe.comparison import gradient_slots, report_csv
-from msprobe.comparison.alignment.notes import pairing_notes
+from msprobe.comparison.beside import parents_of, stacks_of
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
@@ -19,22 +19,20 @@ from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.mapping.names import renaming
-from msprobe.comparison.match import Around, align, unknown_names
+from msprobe.comparison.match import Around, align
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.comparison.pairing import pair_up
 from msprobe.comparison.previous_step import Gradients, gradients_of
 from msprobe.comparison.propagation import trace
 from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.tools import are_of_two_tools
-from msprobe.errors import DumpFormatError, UsageError
-from msprobe.format import layout, reader
-
-_T = TypeVar("_T")
+from msprobe.errors import UsageError
+from msprobe.format import layout
 
 
 def compare_pair(pair: DumpPair, output: Path, stamp: str, options: Options = DEFAULTS) -> PairReport:
@@ -67,34 +65,35 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     """
     target = _read(pair.target)
     golden = _read(pair.golden, target.calls)
+    if "structure" in (target.task, golden.task):
+        from msprobe.comparison.structure import examine_structure
+
+        return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    mapping = options.data_mapping
     notes: list[str] = [unlike] if unlike else []
-    parents = _optional(reader.read_construct, pair.target, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    golden_parents = _optional(reader.read_construct, pair.golden, layout.CONSTRUCT, notes, _NO_MODULES) or {}
-    stacks = _optional(reader.read_stack, pair.target, layout.STACK, notes, _NO_LINES)
-    golden_stack = cache(lambda: _optional(reader.read_stack, pair.golden, layout.STACK, [], _NO_LINES) or {})
+    parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
+    stacks = stacks_of(pair.target, notes)
+    golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
-    rename = renaming(options.names, *calls)
-    matching = align(*calls, around, rename=rename, mapping=mapping, by_api_alone=options.fuzzy)
-    pairs, shifted = gradient_slots.realigned(matching.pairs)
-    matched = sum(1 for call in pairs for ours, theirs in call.rows if ours is not None and theirs is not None)
+    paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
+    matched = sum(1 for call in paired.calls for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
     measurer = _measurer(mode, target, golden)
+    if paired.composed:
+        from msprobe.comparison.mapping.composed import ComposingMeasurer
+
+        measurer = ComposingMeasurer(measurer, mode, (target.tensor_dir, golden.tensor_dir))
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
-    measured = measure_calls(pairs, measurer, shifted, elsewhere)
+    measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
     if mode != "md5":
         measured = weigh(measured, sampled=mode == "statistics")
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
         )
-    missing = unknown_names(*calls, mapping) if mapping else []
-    if missing:
-        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    notes += pairing_notes(matching, rename)
+    notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
     verdicts = judge(measured, mode, _starts(findings))
@@ -138,8 +137,7 @@ def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[M
 
 
 def _around(dump: Path) -> Around:
-    parents = _optional(reader.read_construct, dump, layout.CONSTRUCT, [], _NO_MODULES) or {}
-    return Around(parents, cache(lambda: _optional(reader.read_stack, dump, layout.STACK, [], _NO_LINES) or {}))
+    return Around(parents_of(dump, []), cache(lambda: stacks_of(dump, []) or {}))
 
 
 def report_of(compared: Compared, csv: Path | None) -> PairReport:
@@ -185,7 +183,7 @@ class _Side(NamedTuple):
 def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
     dump, calls = read_calls(path, like)
     if dump.task == "structure":
-        raise UsageError(f"{path} was recorded with task structure: it holds names and no values")
+        return _Side(dump.task, dump.level, dump.tensor_dir, [])
     if dump.task not in ("statistics", "tensor"):
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
     if not calls:
@@ -230,26 +228,6 @@ def stem_of(pair: DumpPair) -> str:
 def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
     shown = [", ".join(call.name for call in side[:2]) for side in calls]
     return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
-
-
-_NO_LINES = "no lines of code can be shown"
-_NO_MODULES = "modules around calls cannot be named"
-
-
-def _optional(
-    read: Callable[[Path], Mapping[str, _T]], dump: Path, name: str, notes: list[str], consequence: str
-) -> Mapping[str, _T] | None:
-    path = dump.parent / name
-    if not path.is_file():
-        if dump.name == layout.DEBUG or name == layout.CONSTRUCT:  # values saved by hand never have one; calls alone have no modules
-            return None
-        notes.append(f"{path} does not exist: {consequence}")
-        return None
-    try:
-        return read(path)
-    except DumpFormatError as error:
-        notes.append(f"{error}: {consequence}")
-        return None
 
 
 def _nothing_measured(measures: Sequence[Measure]) -> str:

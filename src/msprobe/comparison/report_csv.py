@@ -44,7 +44,7 @@ def columns(mode: Mode, metrics: Sequence[str], stack: bool) -> tuple[str, ...]:
     return (
         *_BASIC,
         *metrics,
-        *(() if mode == "md5" else _STATISTICS),
+        *(() if mode in ("md5", "structure") else _STATISTICS),
         *_TAIL,
         *((_STACK,) if stack else ()),
         *((_DATA_NAME,) if mode == "tensor" else ()),
@@ -92,7 +92,7 @@ def _cells(row: Measured, verdict: Verdict, mode: Mode, unmatched: tuple[str, ..
     cells: list[Any] = [*_basic(ours, theirs)]
     if mode == "md5":
         cells += measure.cells if measure is not None else _checksums(ours, theirs)
-    else:
+    elif mode != "structure":
         cells += unmatched if measure is None else map(_number, measure.cells) if mode == "tensor" else measure.cells
         cells += map(_value, ours.statistics) if ours is not None else _MISSING
         cells += map(_value, theirs.statistics) if theirs is not None else _MISSING
@@ -116,7 +116,7 @@ def _data_names(ours: Row | None, theirs: Row | None) -> str:
 
 def text_of(compared: Compared) -> Iterator[str]:
     """What `rows_of` gives, as the text of the file, some thousand rows at a time."""
-    if compared.truths is not None:
+    if compared.mode == "structure" or compared.truths is not None:
         yield from lines_of(rows_of(compared))
         return
     maker = _Lines(compared)

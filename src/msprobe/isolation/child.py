@@ -104,17 +104,25 @@ def _passing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _copy(source: IO[bytes], terminal: Any, file: IO[bytes], last: deque[bytes] | None) -> None:
-    """`last` keeps the last line with text, of those not written by msprobe's logger."""
+    """To the terminal at once, to the file in whole lines, which do not mix with those of the other stream.
+
+    `last` keeps the last line with text, of those not written by msprobe's logger.
+    """
     rest = b""
     while chunk := os.read(source.fileno(), 1 << 16):
-        try:
-            file.write(chunk)
-        except (OSError, ValueError):  # the disk is full, or the file closed already: the script goes on
-            pass
         _show(chunk, terminal)
-        if last is not None:
-            *lines, rest = (rest + chunk).split(b"\n")
-            last.extend(line for line in [*lines, rest] if line.strip() and not _of_our_log(line))
+        lines, end, rest = (rest + chunk).rpartition(b"\n")
+        _keep(lines + end, file, last)
+    _keep(rest, file, last)
+
+
+def _keep(lines: bytes, file: IO[bytes], last: deque[bytes] | None) -> None:
+    try:
+        file.write(lines)
+    except (OSError, ValueError):  # the disk is full, or the file closed already: the script goes on
+        pass
+    if last is not None:
+        last.extend(line for line in lines.split(b"\n") if line.strip() and not _of_our_log(line))
 
 
 def _of_our_log(line: bytes) -> bool:

@@ -129,15 +129,10 @@ def test_recomputed_calls_of_one_side(tmp_path: Path, level: str, again: bool) -
     ours, theirs = unmatched(report)
     assert theirs == []
     assert ours and all("forward" in name for name in ours)
-    if again:  # the first run of a reentrant checkpoint is one without gradients, and the report says so
-        worse = [row for row in read_csv(report.csv) if row["Result"] not in ("pass", "unmatched")]
-        assert {row["Err_message"] for row in worse} == {'["error: The Required_Grad of NPU and Bench are inconsistent"]'}
-        assert all("forward" in row["NPU Name"] for row in worse)
-    else:
-        assert others_pass(report)
+    assert others_pass(report)
     assert any("calls of the target were run again by the backward pass (activation checkpointing)" in note for note in report.notes)
     back = compared(golden, target, tmp_path / "o")
-    assert unmatched(back) == ([], ours)
+    assert unmatched(back) == ([], ours) and others_pass(back)
 
 
 def test_recomputed_calls_of_both_sides(tmp_path: Path) -> None:

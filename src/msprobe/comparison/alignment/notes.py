@@ -15,5 +15,8 @@ def pairing_notes(matching: Matching, rename: Rename | None = None) -> list[str]
         notes.append(f"{renamed[0]}{more}; compared with each other all the same")
     for side, names in zip(("target", "golden run"), matching.partners.again, strict=True):
         if names:
-            notes.append(f"{len(names)} calls of the {side} were run again by the backward pass (activation checkpointing)")
+            notes.append(
+                f"{len(names)} calls of the {side} were run again by the backward pass (activation checkpointing);"
+                " what they say of requires_grad holds for the first run as well"
+            )
     return notes

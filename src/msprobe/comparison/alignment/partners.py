@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msprobe.comparison.alignment.recomputed import recomputed
@@ -11,17 +11,20 @@ from msprobe.comparison.alignment.side import Side
 from msprobe.comparison.names import forward_of
 
 
+Again = Mapping[str, str]
+
+
 class Partners(NamedTuple):
     """What belongs together.
 
     Attributes:
         calls: name in the target -> name in the golden dump, one to one.
-        again: forward calls of each side that the backward pass ran once more (activation checkpointing); looked for only where the two
-            sides have different numbers of calls.
+        again: forward calls of each side that the backward pass ran once more (activation checkpointing), with the calls that they repeat;
+            looked for only where the two sides have different numbers of calls.
     """
 
     calls: dict[str, str]
-    again: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    again: tuple[Again, Again] = ({}, {})
 
 
 def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partners:
@@ -38,7 +41,7 @@ def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partn
     if list(target.calls) == list(golden.calls) and target.parents == golden.parents and not target.renames:
         return Partners({name: name for name in target.calls})
     flat = not (target.parents and golden.parents)
-    again: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    again: tuple[Again, Again] = ({}, {})
     if len(target.forwards) != len(golden.forwards):
         again = recomputed(target), recomputed(golden)
     trees = [side.tree(_left(side.forwards, names), flat) for side, names in ((target, again[0]), (golden, again[1]))]
@@ -55,7 +58,7 @@ def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partn
 
 
 def _backward(
-    target: Side, golden: Side, forward: dict[str, str], again: tuple[frozenset[str], frozenset[str]], flat: bool
+    target: Side, golden: Side, forward: dict[str, str], again: tuple[Again, Again], flat: bool
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     theirs = {(forward_of(name), golden.parts(name).suffix): name for name in golden.backwards}
@@ -74,7 +77,7 @@ def _backward(
     return found
 
 
-def _may(name: str, again: frozenset[str] | None, matched: set[str], again_there: frozenset[str] | None) -> bool:
+def _may(name: str, again: Again | None, matched: set[str], again_there: Again | None) -> bool:
     """Whether a backward call takes part: of the calls that were run again, against all; otherwise, only if its forward has no partner."""
     forward = forward_of(name)
     if again is not None:
@@ -125,9 +128,9 @@ def _by_api(target: Side, golden: Side, ours: Iterable[str], theirs: Iterable[st
 
 
 def _left(names: Iterable[str], taken: Iterable[str]) -> list[str]:
-    taken = taken if isinstance(taken, (dict, set, frozenset)) else set(taken)
+    taken = taken if isinstance(taken, (dict, set)) else set(taken)
     return [name for name in names if name not in taken]
 
 
-def _only(names: Iterable[str], wanted: frozenset[str]) -> list[str]:
+def _only(names: Iterable[str], wanted: Again) -> list[str]:
     return [name for name in names if name in wanted]

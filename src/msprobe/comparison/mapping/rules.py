@@ -65,15 +65,10 @@ class TensorRules:
     rules: tuple[TensorRule, ...] = ()
     groups: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
-    @property
-    def sharded(self) -> bool:
-        """Whether values of several ranks are put together."""
-        return any(rule.how.shard is not None for rule in self.rules)
-
-    def group(self) -> tuple[tuple[int, ...], ...]:
-        """The lists of ranks over which values are sharded; () for all ranks in one."""
-        over = next((rule.how.over for rule in self.rules if rule.how.shard is not None), "")
-        return tuple(self.groups.get(over, ()))
+    def group(self) -> tuple[tuple[int, ...], ...] | None:
+        """The lists of ranks over which values are sharded, () for all ranks in one; None where no rule is about shards."""
+        over = next((rule.how.over for rule in self.rules if rule.how.shard is not None), None)
+        return None if over is None else tuple(self.groups.get(over, ()))
 
 
 NO_RULES = TensorRules()

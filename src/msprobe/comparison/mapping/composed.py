@@ -1,0 +1,174 @@
+"""A value made of several recorded ones, and how such values are measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msprobe.comparison.judge import Mode
+from msprobe.comparison.mapping.rules import AS_IT_IS, How
+from msprobe.comparison.mapping.statistics import combined
+from msprobe.comparison.measure import Agreement, Measure, Measurer
+from msprobe.comparison.rows import Row
+from msprobe.errors import DumpFormatError
+
+if TYPE_CHECKING:
+    from msprobe.format.tensor_file import TensorData
+
+_NUMBERS = 1e-9  # what is derived from four float64 numbers is no better than this; any real difference is far larger
+
+
+@dataclass(frozen=True)
+class Part:
+    """A recorded value and the directory with its tensor file."""
+
+    directory: Path
+    row: Row
+
+
+@dataclass(frozen=True)
+class Composition:
+    """How a value is made.
+
+    Attributes:
+        parts: what it is made of.
+        how: see How.
+        dims: number of dimensions of what it is compared with.
+        mask: the mask, where `how` names one and the side has it.
+        missing: why its statistics are not known, "" where they are.
+    """
+
+    parts: tuple[Part, ...]
+    how: How
+    dims: int
+    mask: Part | None = None
+    missing: str = ""
+
+
+class ComposedRow(Row):
+    """A row that stands for several. It has no tensor file of its own."""
+
+    composition: Composition
+
+    def _replace(self, **changes: Any) -> ComposedRow:
+        row = ComposedRow(*Row(*self)._replace(**changes))
+        row.composition = self.composition
+        return row
+
+
+def composed_row(parts: Sequence[Part], how: How, like: Row, mask: Part | None = None) -> ComposedRow:
+    """The row that stands for the parts. `like`: what it will be compared with. Raises arrays.CannotCompose."""
+    from msprobe.comparison.mapping.arrays import shape_of
+
+    dims = len(shape(like) or ())
+    shapes = [shape(part.row) or () for part in parts]
+    whole = list(shape_of(shapes, how, dims))
+    statistics, missing = combined([part.row for part in parts], how)
+    first = parts[0].row
+    names = list(dict.fromkeys(part.row.name for part in parts))
+    flags = {part.row.requires_grad for part in parts}
+    row = ComposedRow(
+        ";  ".join(names),
+        first.key,
+        first.role,
+        "tensor",
+        first.dtype,
+        str(whole),
+        flags.pop() if len(flags) == 1 else "N/A",
+        statistics,
+        math.prod(whole),
+        first.md5 if len(parts) == 1 and how == AS_IT_IS else None,
+        None,
+    )
+    row.composition = Composition(tuple(parts), how, dims, mask, missing)
+    return row
+
+
+def shape(row: Row) -> tuple[int, ...] | None:
+    """The shape as numbers; None for what is no tensor, or of unknown shape."""
+    if row.kind != "tensor":
+        return None
+    try:
+        found = json.loads(row.shape)
+    except ValueError:
+        return None
+    return tuple(found) if isinstance(found, list) and all(type(size) is int for size in found) else None
+
+
+class ComposingMeasurer:
+    """Measures composed rows by putting their parts together; hands all others on.
+
+    Args:
+        inner: the measurer of the mode.
+        mode: what it measures by.
+        directories: where the target and the golden dump keep their tensor files.
+    """
+
+    def __init__(self, inner: Measurer, mode: Mode, directories: tuple[Path, Path]) -> None:
+        self.columns = inner.columns
+        self._inner = inner
+        self._mode = mode
+        self._directories = directories
+
+    def __call__(self, target: Row, golden: Row) -> Measure:
+        rows = [row for row in (target, golden) if isinstance(row, ComposedRow)]
+        if not rows:
+            return self._inner(target, golden)
+        if self._mode == "md5":
+            return _unknown(("N/A", "N/A"), "checksums of parts say nothing of the whole")
+        if self._mode == "tensor":
+            return self._tensors(target, golden)
+        measure = self._inner(target, golden)
+        missing = next((row.composition.missing for row in rows if row.composition.missing), "")
+        if measure.agreement is Agreement.UNKNOWN and missing:
+            return measure._replace(reason=missing, lost=True)
+        if measure.agreement is Agreement.ROUNDING and measure.size < _NUMBERS:
+            return measure._replace(agreement=Agreement.SAME)
+        return measure
+
+    def _tensors(self, target: Row, golden: Row) -> Measure:
+        from msprobe.comparison.mapping.arrays import CannotCompose
+        from msprobe.comparison.measure_tensors import UNSUPPORTED, measure_tensors
+
+        try:
+            ours, theirs = (_load(row, path) for row, path in zip((target, golden), self._directories, strict=True))
+            return measure_tensors(ours, theirs)
+        except (CannotCompose, DumpFormatError) as error:
+            return _unknown(UNSUPPORTED, str(error))
+        except OSError as error:
+            return _unknown(UNSUPPORTED, f"{error.filename}: {error.strerror}")
+
+
+def _load(row: Row, directory: Path) -> TensorData:
+    if not isinstance(row, ComposedRow):
+        return _read(Part(directory, row))
+    from msprobe.comparison.mapping.arrays import composed
+
+    made = row.composition
+    mask = _read(made.mask) if made.mask is not None else None
+    return composed([_read(part) for part in made.parts], made.how, made.dims, mask)
+
+
+def _read(part: Part) -> TensorData:
+    from msprobe.format import tensor_file
+
+    name = part.row.data_name
+    if name is None:
+        raise DumpFormatError(f"{part.row.name} has no tensor file")
+    if os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
+        raise DumpFormatError(f"the file name {name!r} leaves its directory; it was not read")
+    return tensor_file.read(os.path.join(part.directory, name))
+
+
+def _unknown(cells: tuple[Any, ...], reason: str) -> Measure:
+    return Measure(cells, Agreement.UNKNOWN, reason=reason, lost=True)
+
+
+def without_dims(how: How) -> How:
+    """`how` for a value of which only `flatten` and `mask` concern the target's side."""
+    return replace(AS_IT_IS, flatten=how.flatten, mask=how.mask)

@@ -1,0 +1,79 @@
+"""Which value of one dump is compared with which of the other: names, sequence, and what the user says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from msprobe.comparison import gradient_slots
+from msprobe.comparison.alignment.notes import pairing_notes
+from msprobe.comparison.inputs import DumpPair
+from msprobe.comparison.mapping.names import renaming
+from msprobe.comparison.match import Around, CallPair, align, unknown_names
+from msprobe.comparison.options import Options
+from msprobe.comparison.reading import read_calls
+from msprobe.comparison.rows import Call
+
+
+class Paired(NamedTuple):
+    """What belongs together.
+
+    Attributes:
+        calls: all calls with their values.
+        shifted: names of backward calls whose outputs must not be measured against each other.
+        composed: some values are made of several recorded ones.
+        notes: what the reader should know, one sentence each.
+    """
+
+    calls: list[CallPair]
+    shifted: set[str]
+    composed: bool
+    notes: list[str]
+
+
+def pair_up(
+    pair: DumpPair,
+    options: Options,
+    calls: tuple[Sequence[Call], Sequence[Call]],
+    around: tuple[Around, Around],
+    directories: tuple[Path, Path],
+) -> Paired:
+    """Pairs two dumps.
+
+    Args:
+        pair, options: as for every pair.
+        calls, around: what both dumps hold.
+        directories: where their tensor files lie.
+
+    Raises:
+        DumpFormatError: the dump of another rank of the group cannot be read.
+    """
+    notes: list[str] = []
+    rename = renaming(options.names, *calls)
+    by_sequence = partial(align, around=around, rename=rename, mapping=options.data_mapping, by_api_alone=options.fuzzy)
+    if options.tensors.rules:
+        from msprobe.comparison.mapping.applying import align_by_rules
+
+        matching = align_by_rules(calls, around, options.tensors, directories, by_sequence, notes)
+    else:
+        matching = by_sequence(*calls)
+    missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
+    if missing:
+        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
+    notes += pairing_notes(matching, rename)
+    pairs, shifted = gradient_slots.realigned(matching.pairs)
+    for side, group in enumerate((pair.target_group, pair.golden_group)):
+        if len(group) > 1:
+            from msprobe.comparison.mapping.shards import joined_ranks
+
+            pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
+            names = ", ".join(path.parent.name for path in group)
+            notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
+    return Paired(pairs, shifted, bool(options.tensors.rules), notes)
+
+
+def _rank(path: Path) -> tuple[Path, Mapping[str, Call]]:
+    head, calls = read_calls(path)
+    return head.tensor_dir, {call.name: call for call in calls}
