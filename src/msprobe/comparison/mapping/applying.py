@@ -9,7 +9,7 @@ from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import Side, path_of
 from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, without_dims
 from msprobe.comparison.mapping.fused import Fused, fused_calls, rows_of
-from msprobe.comparison.mapping.places import Modules, Use, uses
+from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
 from msprobe.comparison.mapping.rules import How, TensorRules
 from msprobe.comparison.match import Around, CallPair, Matching
 from msprobe.comparison.names import forward_of
@@ -135,12 +135,8 @@ def _dims(row: Row) -> int:
 
 
 def _keys(use: Use, direction: str) -> tuple[str, list[str]]:
-    """Where the values lie in a call of this direction: the gradient of an output is what comes into the backward call."""
-    keys = [use.target.key, *(place.key for place in use.golden)]
-    if direction == "backward":
-        keys = [f"input{key[6:]}" if key.startswith("output") and not use.how.sum else "" for key in keys]
-    elif direction == "parameters_grad":
-        keys = [key.removeprefix("parameters.") if key.startswith("parameters.") else "" for key in keys]
+    """Where the values lie in a call of this direction."""
+    keys = [key_in(key, direction, not use.how.sum) for key in (use.target.key, *(place.key for place in use.golden))]
     return keys[0], keys[1:]
 
 
