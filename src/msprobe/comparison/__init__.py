@@ -10,7 +10,8 @@ The stages, each in a file of its own, hand plain immutable values to each other
     first_difference                  -> where the two runs part
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
     stacks, locations                 -> lines of code
-    report_csv, report_summary, describe: files and words
+    report_csv, report_summary, describe: files and words; sentence: the first of them
+    reports/    what is written besides when it is asked for: workbook, JSON lines, HTML page
     one_pair    runs them for two dump files: the unit of work; compared: what every report is made from
     compare     runs it for all pairs (options: what can be chosen); outcome: what it returns
 """

@@ -103,8 +103,9 @@ class _Later:
             relatives = np.where(equal, 0.0, np.abs(differences / theirs))
             percents = relatives * 100
             sizes = _sizes(ours, theirs, equal, scalars)
+            total = sum(ours.T) + sum(theirs.T)
         zero = (theirs == 0) & ~equal
-        odd = ~np.isfinite(numbers).all(1) | ~np.isfinite(differences).all(1) | ~np.isfinite(np.where(zero, 0.0, percents)).all(1)
+        odd = ~np.isfinite(total) | ~np.isfinite(differences).all(1) | ~np.isfinite(np.where(zero, 0.0, percents)).all(1)
         odd |= (equal & (ours == 0) & (np.signbit(ours) != np.signbit(theirs))).any(1)
         plain = ~(equal | zero).any(1)
         differences[odd] = percents[odd] = 0.0

@@ -50,7 +50,7 @@ const valueBlock = (model, value, grads) => {
   const even = metrics.length && metrics.every(([, cell]) => cell === "0" || cell === 0 || cell === "0.0");
   const names = [cells["NPU Name"], cells["Bench Name"]];
   const body = make("tbody", { id: `value-${value.row}`, class: `value ${result.letter}`, "data-row": value.row },
-    make("tr", { class: "head" }, make("th", { colspan: 8, scope: "rowgroup" }, badge(rank, true), make("span", { class: "key" }, value.key || "value"),
+    make("tr", { class: "head" }, make("th", { colspan: 8, scope: "rowgroup" }, badge(rank, true), make("span", { class: "key", title: cells.Data_name ? `tensor files of target and golden: ${cells.Data_name}` : undefined }, value.key || "value"),
       names[0] !== null && names[1] !== null && names[0] !== names[1] ? make("span", { class: "aside" }, `golden: ${names[1]}`) : null)),
     sideRow("target", "NPU", "Bench", cells, model.pair.mode, isScalar(cells), grads),
     sideRow("golden", "Bench", "NPU", cells, model.pair.mode, isScalar(cells), grads));
