@@ -119,6 +119,8 @@ def _with_rule(pair: CallPair, use: Use, masks: _Masks, directories: tuple[Path,
         ours: Row = row
         if use.how.mask is not None or (use.how.flatten is not None and _dims(theirs) < _dims(row)):
             ours = composed_row([Part(directories[0], row)], without_dims(use.how), theirs, mask[0])
+            if use.how.mask is not None:  # how many elements are left of each is seen when the masks are read
+                ours = ours._replace(shape=theirs.shape, value=theirs.value)
     except CannotCompose:
         return pair
     if use.how.mask is not None and mask[1] is None:
