@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from msprobe.cli.main import main
-
 from comparison.dumps import api, module, read_csv, tensor, write_dump
+from msprobe.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
 

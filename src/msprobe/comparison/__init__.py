@@ -12,8 +12,12 @@ The stages, each in a file of its own, hand plain immutable values to each other
     first_difference                  -> where the two runs part
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
     stacks, locations                 -> lines of code
+    communication, meetings, ranks    -> which rank made a difference, and which only received it
+    propagation, previous_step        -> what becomes of the difference, and what the step before says (spread: both in words)
     report_csv, report_summary, describe: files and words; sentence: the first of them
     reports/    what is written besides when it is asked for: workbook, JSON lines, HTML page
     one_pair    runs them for two dump files: the unit of work; compared: what every report is made from
     compare     runs it for all pairs (options: what can be chosen); outcome: what it returns
+    diff_analyze: the JSON files of `-da`; result: all of it as a Python object (msprobe.api)
+    repeated/   several recordings of one script; merge: results of several ranks side by side
 """

@@ -23,7 +23,8 @@ W = RNG.standard_normal((5, 4)).astype(np.float32)
 
 def dump(directory: Path, outputs: list[Any], weight: Any = W, task: str = "tensor", mask: Any = None, gradient: Any = None) -> Path:
     saved = [save_array(directory, f"{NAME}.output.{i}.pt", array) for i, array in enumerate(outputs)]
-    entry = module([save_array(directory, f"{NAME}.input.0.pt", X)], saved, weight=save_array(directory, f"{NAME}.parameters.weight.pt", weight))
+    held = save_array(directory, f"{NAME}.parameters.weight.pt", weight)
+    entry = module([save_array(directory, f"{NAME}.input.0.pt", X)], saved, weight=held)
     if mask is not None:
         entry["input_kwargs"] = {"mask": save_array(directory, f"{NAME}.input.mask.pt", mask)}
     data: dict[str, Any] = {NAME: entry}

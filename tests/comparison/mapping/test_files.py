@@ -70,7 +70,7 @@ def test_other_files(tmp_path: Path) -> None:
     assert read_names(written(tmp_path / "a", "A.b: C.d"), "API mapping", "x: y") == {"A.b": "C.d"}
     assert read_layers(written(tmp_path / "b", "TopLayer: {net: module}")) == {"TopLayer": {"net": "module"}}
     for text in ("[1]", "a: 1", "", "a: {b: c}"):
-        with pytest.raises(UsageError, match="the API mapping .* must hold lines `x: y`"):
+        with pytest.raises(UsageError, match=r"the API mapping .* must hold lines `x: y`"):
             read_names(written(tmp_path / "c", text), "API mapping", "x: y")
     for text, message in (("a: b", "'a' must hold lines"), ("a: {b: 1}", "a: `b: 1` must be two texts"), ("[]", "must hold `ClassName")):
         with pytest.raises(UsageError, match=message):

@@ -43,7 +43,8 @@ def test_layers_go_by_the_class_around() -> None:
     layers = {"TopLayer": {"net": "module"}, "Net": {"layers": "blocks"}, "Block": {"attn.qkv": "attention.query_key_value", "mlp": "ffn"}}
     others = ["Module.net.Net.forward.0", "Module.net.layers.1.Block.forward.0"]
     names = Names(layers=layers)
-    assert renamed(names, "Module.net.layers.1.attn.qkv.Linear.forward.0", *others) == "Module.module.blocks.1.attention.query_key_value.Linear"
+    qkv = "Module.module.blocks.1.attention.query_key_value.Linear"
+    assert renamed(names, "Module.net.layers.1.attn.qkv.Linear.forward.0", *others) == qkv
     assert renamed(names, "Module.net.layers.1.mlp.up.Linear.forward.0", *others) == "Module.module.blocks.1.ffn.up.Linear"
     assert renamed(names, "Module.net.layers.1.norm.Norm.forward.0", *others) == "Module.module.blocks.1.norm.Norm"
 

@@ -114,6 +114,6 @@ def test_shards_that_do_not_fit_are_compared_as_they_are(tmp_path: Path) -> None
     rank(tmp_path / "g" / "rank0", 5)
     rules = TensorRules((TensorRule("m.output.0", ("m.output.0",), How(shard=1, over="tp")),))
     outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "o", Options(tensors=rules))
-    found = [row for row in read_csv(outcome.reports[0].csv)]  # type: ignore[arg-type]
+    found = read_csv(outcome.reports[0].csv)  # type: ignore[arg-type]
     assert {row["Result"] for row in found} == {"error"}
     assert [row["NPU Tensor Shape"] for row in found] == ["[1, 2]", "[1, 4]"]

@@ -13,8 +13,8 @@ from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.composed import Part, composed_row, shape
 from msprobe.comparison.mapping.fused import joined_along
-from msprobe.comparison.mapping.places import Modules, key_in, key_of
 from msprobe.comparison.mapping.names import match
+from msprobe.comparison.mapping.places import Modules, key_in, key_of
 from msprobe.comparison.mapping.rules import How, TensorRules
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
@@ -64,7 +64,11 @@ def _joined(
         return pair
     others = [calls.get(sharded.name) for _, calls in ranks]
     by_key = [{row.key: row for row in call.rows} if call is not None else {} for call in others]
-    hows = {id(both): _how(pair, both, side, [rows.get(both[side].key) for rows in by_key], told) for both in pair.rows if both[side] is not None}  # type: ignore[union-attr]
+    hows: dict[int, How | None] = {}
+    for both in pair.rows:
+        row = both[side]
+        if row is not None:
+            hows[id(both)] = _how(pair, both, side, [known.get(row.key) for known in by_key], told)
     terms = _adds_up(pair, hows, side)
     rows: list[RowPair] = []
     for both in pair.rows:

@@ -128,7 +128,12 @@ const showCall = async (pane, model, node, onSelect) => {
   if (call === model.pair.first) {
     children.push(make("div", { class: "callout" }, make("b", {}, "The first difference. "), ticked(model.pair.sentence)));
   }
-  const groups = ROLES.map(([role, title]) => [title, values.filter((value) => roleOf(value.key) === role)]).filter(([, group]) => group.length);
+  if (!model.showsRows && values.length) {
+    const messages = values[0].cells.Err_message;
+    children.push(messages.length ? make("ul", { class: `told ${RESULTS[values[0].rank].letter}` }, messages.map((text) => make("li", {}, text)))
+      : make("p", { class: "faint" }, "The same call in the same place; no values were recorded."));
+  }
+  const groups = !model.showsRows ? [] : ROLES.map(([role, title]) => [title, values.filter((value) => roleOf(value.key) === role)]).filter(([, group]) => group.length);
   for (const [title, group] of groups) {
     children.push(make("h3", {}, title, make("span", { class: "aside" }, ` ${group.length}`)), valueTable(model, group.slice(0, MAX_VALUES)));
     if (group.length > MAX_VALUES) children.push(make("p", { class: "faint" }, `${count(group.length - MAX_VALUES)} more are in the CSV.`));
