@@ -70,3 +70,35 @@ def test_nothing_else_is_shared(tmp_path: Path, ours: Any, theirs: Any) -> None:
     shared = read_calls(path, first)[1]
     assert shared[0].rows[0] is not first[0].rows[0]
     assert repr(shared) == repr(read_calls(path)[1])
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.format import parts
+
+    monkeypatch.setattr(parts, "_AT_ONCE", 2000)
+    monkeypatch.setattr(parts, "_HEAD_WITHIN", 300)
+
+
+def test_entries_of_the_same_text_are_the_same_call(tmp_path: Path, small_parts: None) -> None:
+    data = {f"Torch.op.{number}.forward": api([tensor(number, Max=math.nan), 0.0, None], []) for number in range(40)}
+    first = read_calls(write_dump(tmp_path / "a", data))[1]
+    changed = {name: entry for name, entry in data.items() if name != "Torch.op.3.forward"}
+    changed["Torch.op.5.forward"] = api([tensor(2.5)], [])
+    path = write_dump(tmp_path / "b", changed)
+    second = read_calls(path, first)[1]
+    assert repr(second) == repr(read_calls(path)[1])
+    by_name = {call.name: call for call in first}
+    shared = [call.name for call in second if call is by_name[call.name]]
+    assert len(shared) > 20 and "Torch.op.5.forward" not in shared and "Torch.op.4.forward" in shared
+
+
+def test_an_entry_that_comes_twice(tmp_path: Path, small_parts: None) -> None:
+    data = {f"Torch.op.{number}.forward": api([tensor(number)], []) for number in range(40)}
+    path = write_dump(tmp_path, data)
+    first = read_calls(path)[1]
+    text = path.read_text().replace('"Torch.op.30.forward"', '"Torch.op.2.forward"')
+    path.write_text(text)
+    calls = read_calls(path, first)[1]
+    assert [call.name for call in calls] == list(read_dump(path).data)
+    assert calls == calls_of(read_dump(path).data, str(path))

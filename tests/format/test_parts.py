@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from msprobe.format import parts
-from msprobe.format.parts import NotInParts, read_in_parts
+from msprobe.format.parts import NotInParts, Part, parse, read_in_parts
 from msprobe.format.reader import read_dump
 
 HEAD = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
@@ -20,7 +20,14 @@ ENTRIES: dict[str, Any] = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    return {name: entry for part in read_in_parts(path)[1] for name, entry in part.items()}
+    return together(list(read_in_parts(path)[1]))
+
+
+def together(found: list[Part]) -> dict[str, Any]:
+    entries = [(name, entry) for part in found for name, entry in (parse(part.texts) if part.texts else part.entries).items()]
+    if len(dict(entries)) != len(entries):
+        raise NotInParts  # what every caller has to look at
+    return dict(entries)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +49,7 @@ def test_the_same_as_the_whole(tmp_path: Path, indent: Any) -> None:
     assert (head.task, head.level, head.framework, head.dump_data_dir) == (whole.task, whole.level, whole.framework, whole.dump_data_dir)
     pieces = list(found)
     assert len(pieces) > 5
-    assert repr({name: entry for part in pieces for name, entry in part.items()}) == repr(whole.data)
+    assert repr(together(pieces)) == repr(whole.data)
 
 
 NOT_IN_PARTS = {

@@ -17,6 +17,7 @@ The stages, each in a file of its own, hand plain immutable values to each other
     report_csv, report_summary, describe: files and words; sentence: the first of them
     reports/    what is written besides when it is asked for: workbook, JSON lines, HTML page
     one_pair    runs them for two dump files: the unit of work; compared: what every report is made from
+    work, jobs, cluster, remote: where the unit runs, and dumps that lie where only fsspec reaches
     compare     runs it for all pairs (options: what can be chosen); outcome: what it returns
     diff_analyze: the JSON files of `-da`; result: all of it as a Python object (msprobe.api)
     repeated/   several recordings of one script; merge: results of several ranks side by side
