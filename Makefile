@@ -42,6 +42,7 @@ bench: $(READY)
 	$(RUN) benchmarks/bench_startup.py
 	$(RUN) benchmarks/bench_memory.py
 	$(RUN) benchmarks/bench_step.py
+	$(RUN) benchmarks/bench_save.py
 
 clean:
 	rm -rf $(VENV) build demo_out src/msprobe.egg-info

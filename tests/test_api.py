@@ -207,3 +207,22 @@ def test_data_mapping(tmp_path: Path) -> None:
     golden = write_dump(tmp_path / "g", {"Torch.b.0.forward": api([tensor()], [tensor(2.0)])})
     rows = {f"Torch.a.0.forward.{key}": f"Torch.b.0.forward.{key}" for key in ("input.0", "output.0")}
     assert msprobe.compare(target, golden, data_mapping=rows).passed
+    (tmp_path / "rows.yaml").write_text("\n".join(f"{ours}: {theirs}" for ours, theirs in rows.items()))
+    assert msprobe.compare(target, golden, data_mapping=tmp_path / "rows.yaml").passed
+
+
+def test_mapping_files(tmp_path: Path) -> None:
+    target = write_dump(tmp_path / "t", {"Torch.a.0.forward": api([tensor()], [tensor(2.0)])})
+    golden = write_dump(tmp_path / "g", {"Torch.b.0.forward": api([tensor()], [tensor(2.0)])})
+    (tmp_path / "m.yaml").write_text("calls: {Torch.a: Torch.b}\n")
+    (tmp_path / "am.yaml").write_text("Torch.a: Torch.b\n")
+    with pytest.raises(UsageError, match="has a partner"):
+        msprobe.compare(target, golden)
+    assert msprobe.compare(target, golden, mapping=tmp_path / "m.yaml").passed
+    assert msprobe.compare(target, golden, api_mapping=str(tmp_path / "am.yaml")).passed
+    with pytest.raises(UsageError, match=r"none\.yaml"):
+        msprobe.compare(target, golden, mapping=tmp_path / "none.yaml")
+
+
+def test_a_third_dump_in_higher_precision(nets: tuple[Path, Path]) -> None:
+    assert msprobe.compare(nets[1], nets[1], reference=nets[1]).passed

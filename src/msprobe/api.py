@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from msprobe.comparison.compare import plan_of
 from msprobe.comparison.compared import Compared
-from msprobe.comparison.inputs import make_plan
 from msprobe.comparison.kinds import KindsDiffer
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.number_lists import parse_numbers
@@ -22,6 +22,9 @@ _SHOWN = 5
 _OF_THE_COMMAND = frozenset({"reports", "diff_analyze", "jobs", "cluster"})
 """Options about files and processes; here nothing is written, and everything is kept."""
 
+_FILES = ("data_mapping", "mapping", "cell_mapping", "api_mapping", "layer_mapping")
+"""Mapping files, as the command takes them; data_mapping may be a dict too."""
+
 
 def compare(target: str | Path, golden: str | Path, **options: Any) -> Comparison:
     """Compares two dumps and returns what was found; writes nothing.
@@ -29,7 +32,8 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
     Args:
         target, golden: two dump.json, two directories of one process, two step directories or two dump roots: the run in question, and
             the one that is trusted. They are read from the disk; end a running debugger's step first.
-        options: fields of msprobe.comparison.options.Options by name, such as steps="0,2-3", ranks=[0, 1].
+        options: fields of msprobe.comparison.options.Options by name, such as steps="0,2-3", ranks=[0, 1], reference=path, fuzzy=True; and
+            the mapping files of the command: mapping, data_mapping, cell_mapping, api_mapping, layer_mapping.
 
     Returns:
         All rows of all pairs are kept in it: about 2 kB for each recorded value.
@@ -39,7 +43,7 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
         DumpFormatError: the only pair there is cannot be read.
     """
     chosen = _options(options)
-    plan = make_plan(Path(target), Path(golden), chosen.steps, chosen.ranks, chosen.tensors.group())
+    plan = plan_of(Path(target), Path(golden), chosen)
     kept: list[Compared] = []
     reports: list[PairReport] = []
     failures: list[Failure] = []
@@ -94,7 +98,7 @@ def _assert_exact(comparison: Comparison) -> None:
 
 
 def _options(given: dict[str, Any]) -> Options:
-    known = [field.name for field in fields(Options) if field.name not in _OF_THE_COMMAND]
+    known = [*(field.name for field in fields(Options) if field.name not in _OF_THE_COMMAND), *_FILES]
     for name in given:
         if name in _OF_THE_COMMAND:
             raise UsageError(f"{name} is an option of the command `msprobe compare`; here nothing is written and one process works")
@@ -103,4 +107,19 @@ def _options(given: dict[str, Any]) -> Options:
             hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
             raise UsageError(f"compare has no option {name!r}; {hint}")
     numbers = {name: parse_numbers(given[name], name) for name in ("steps", "ranks") if given.get(name) is not None}
-    return Options(**(given | numbers))
+    reference = {"reference": str(given["reference"])} if given.get("reference") is not None else {}
+    files = {name: Path(given[name]) for name in _FILES if isinstance(given.get(name), (str, Path))}
+    rest = {name: value for name, value in given.items() if name not in files and (name == "data_mapping" or name not in _FILES)}
+    return Options(**(_of_files(files, rest) | rest | numbers | reference))
+
+
+def _of_files(files: dict[str, Path], rest: dict[str, Any]) -> dict[str, Any]:
+    """What the mapping files say, as fields of Options."""
+    if not files:
+        return {}
+    from argparse import Namespace
+
+    from msprobe.cli.pairing import options_of
+
+    given = dict.fromkeys(_FILES) | files
+    return dict(options_of(Namespace(**given, fuzzy_match=rest.get("fuzzy", False))))

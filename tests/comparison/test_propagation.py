@@ -92,7 +92,14 @@ def test_it_dies_out(tmp_path: Path) -> None:
     assert found.growth.agreeing == 3
     text = list(sentences(found))[-1]
     assert "it does not grow tenfold: relative size" in text
-    assert text.endswith("; it dies out: nothing differs after Torch.op.1.forward (3 later calls agree)")
+    assert text.endswith("; it dies out in Torch.op.2.forward: that takes in what differs and gives what agrees; nothing differs later")
+
+
+def test_later_calls_that_have_nothing_to_do_with_it(tmp_path: Path) -> None:
+    other = {f"Torch.other.{n}.forward": api([tensor(5.0)], [tensor(6.0)]) for n in range(2)}
+    found = traced(tmp_path, {**chain([0.01, 0.02]), **other}, {**chain([0.0, 0.0]), **other})
+    assert (found.growth.gone_after, found.growth.absorbed_by) == ("Torch.op.1.forward", "")
+    assert list(sentences(found))[-1].endswith("; nothing differs after Torch.op.1.forward (2 later calls agree)")
 
 
 def test_nan_on_one_side(tmp_path: Path) -> None:

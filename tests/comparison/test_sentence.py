@@ -78,6 +78,13 @@ def test_where_no_value_differs_the_opening_says_what_else_does(tmp_path: Path) 
     assert opening(outcome).startswith("Values agree; 4 rows")
 
 
+def test_a_saved_value(tmp_path: Path) -> None:
+    def side(name: str, value: float) -> Path:
+        return write_dump(tmp_path / name / "step1/rank0", {"x2.0.debug": tensor(value)}, name="debug.json", level="debug").parents[2]
+
+    assert lead(compare(side("t", 1.0), side("g", 2.0), tmp_path / "o")) == "Saved value `x2` differs (step 1)"
+
+
 def test_no_difference_no_sentence(tmp_path: Path) -> None:
     path = Net().write(tmp_path / "t")
     outcome = compare(path, path, tmp_path / "o")

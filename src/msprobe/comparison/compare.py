@@ -61,17 +61,22 @@ def compare(
     return replace(outcome, summary=path)
 
 
+def plan_of(target: Path, golden: Path, options: Options) -> Plan:
+    """What is to be compared of two local paths. Raises UsageError as compare does."""
+    plan = make_plan(target, golden, options.steps, options.ranks, options.tensors.group())
+    return plan if options.reference is None else with_reference(plan, target, Path(options.reference))
+
+
 def _units(target: str | Path, golden: str | Path, output: Path, options: Options) -> tuple[Plan, list[Unit]]:
     """What is to be done: the plan, and a unit of work for each of its pairs."""
     urls: Mapping[int, tuple[str, str]] = {}
-    if remote.is_url(target) or remote.is_url(golden):
+    away = remote.is_url(target) or remote.is_url(golden)
+    if options.reference is not None and (away or remote.is_url(options.reference)):
+        raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
+    if away:
         plan, urls = remote.plan_of(target, golden, options)
     else:
-        plan = make_plan(Path(target), Path(golden), options.steps, options.ranks, options.tensors.group())
-    if options.reference is not None:
-        if urls or remote.is_url(options.reference):
-            raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
-        plan = with_reference(plan, Path(target), Path(options.reference))
+        plan = plan_of(Path(target), Path(golden), options)
     stamp = report_csv.timestamp()
     pairs = enumerate(plan.pairs)
     return plan, [Unit(pair, _directory(output, plan, pair), stamp, options, urls.get(place)) for place, pair in pairs]

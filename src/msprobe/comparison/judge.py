@@ -188,7 +188,7 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
             return Verdict("not compared", (message,))
         if message.startswith("error"):
             errors.append(message)
-            notes = [_size(measure), hint(ours, theirs, measure)]
+            notes = [_size(measure)]
         elif not ruled or FOLLOWS in message:
             warnings.append(message)
             notes = [] if ruled else [_size(measure)]
@@ -196,6 +196,8 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
         warnings.append(FILL)
     if DTYPE in errors:
         notes = [_size(measure)]
+    elif errors and measure.agreement is Agreement.DIFFERENT and SHAPE not in errors:
+        notes.append(hint(ours, theirs, measure))
     if not (errors or warnings):
         return _PASS
     return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))

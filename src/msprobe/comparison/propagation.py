@@ -37,6 +37,7 @@ class Growth:
         nonfinite: the first call at which NaN or an infinity stands on one side only.
         gone_after: the last call that differs, when calls after it were compared and agree; "" when the difference lasts to the end.
         agreeing: how many those are.
+        absorbed_by: the first of them that takes in values that differ; "" when none does, so that nothing is known to have been absorbed.
     """
 
     start: float | None
@@ -46,6 +47,7 @@ class Growth:
     nonfinite: str
     gone_after: str
     agreeing: int
+    absorbed_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
     start = max((row.measure.size for row in difference.rows if row.measure is not None), default=0.0)
     begins = start if sized and difference.of_values and 0.0 < start < math.inf else None
     tenfold = largest = last = None
-    nonfinite, gone_after, agreeing = "", difference.call.name, 0
+    nonfinite, gone_after, agreeing, absorbed_by = "", difference.call.name, 0, ""
     one_pass = True
     for index, call in enumerate(calls):
         one_pass = one_pass and _is_backward(call) == _is_backward(difference.call)
@@ -135,9 +137,11 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
             continue
         if call.outputs is not Agreement.UNKNOWN:
             if call.outputs >= bound:
-                gone_after, agreeing = call.name, 0
+                gone_after, agreeing, absorbed_by = call.name, 0, ""
             elif index:
                 agreeing += 1
+                if call.inputs >= bound:
+                    absorbed_by = absorbed_by or call.name
         size = _size(call) if sized else None
         if size is None:
             continue
@@ -150,7 +154,7 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
             largest = here
         if tenfold is None and begins is not None and size >= _GROWN * begins:
             tenfold = here
-    return Growth(begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing)
+    return Growth(begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing, absorbed_by)
 
 
 def _is_backward(call: MeasuredCall) -> bool:
@@ -171,6 +175,8 @@ def _size(call: MeasuredCall) -> float | None:
         and (ours := row.pair.target) is not None
         and ours.role in ("output", "parameters_grad")
         and ours.kind == "tensor"
+        and (theirs := row.pair.golden) is not None
+        and theirs.kind == "tensor"  # a tensor and a None differ without an infinity anywhere
         and ("float" in ours.dtype or "complex" in ours.dtype)
     ]
     return max(sizes, default=None)
@@ -203,9 +209,11 @@ def _growth_sentences(growth: Growth) -> Iterator[str]:
             parts.append(f"it does not grow tenfold: relative size {growth.start:.2g} here, {most}")
     if growth.nonfinite:
         parts.append(f"NaN or Inf on one side from {growth.nonfinite} on")
-    if growth.gone_after:
-        calls = "call agrees" if growth.agreeing == 1 else "calls agree"
-        parts.append(f"it dies out: nothing differs after {growth.gone_after} ({growth.agreeing} later {calls})")
+    calls = f"{growth.agreeing} later {'call agrees' if growth.agreeing == 1 else 'calls agree'}"
+    if growth.absorbed_by:
+        parts.append(f"it dies out in {growth.absorbed_by}: that takes in what differs and gives what agrees; nothing differs later")
+    elif growth.gone_after:
+        parts.append(f"nothing differs after {growth.gone_after} ({calls})")
     elif growth.start is not None and growth.last is not None and growth.last != growth.largest:
         parts.append(f"{growth.last.size:.2g} at the last call of this pass, {growth.last.call}")
     if parts:

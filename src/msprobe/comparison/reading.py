@@ -3,35 +3,65 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import xxhash
+
 from msprobe.comparison.rows import Builder, Call
-from msprobe.format.parts import NotInParts, read_in_parts
+from msprobe.format.parts import NotInParts, Part, parse, read_in_parts
 from msprobe.format.reader import Dump, read_dump
 
+_checksum = xxhash.xxh3_128_digest
 
-def read_calls(path: Path, like: Sequence[Call] = ()) -> tuple[Dump, list[Call]]:
+
+class Calls(list[Call]):
+    """The calls of a dump in its order. `texts`: the checksum of an entry's text -> its call, of most calls of a large dump."""
+
+    def __init__(self, calls: Iterable[Call] = ()) -> None:
+        super().__init__(calls)
+        self.texts: dict[bytes, Call] = {}
+
+
+def read_calls(path: Path, like: Sequence[Call] = ()) -> tuple[Dump, Calls]:
     """What stands before the entries of a dump (`data` may be empty), and its calls in the order of the file.
 
     Args:
         path: a dump.json or debug.json.
-        like: the calls of the dump it will be compared with; equal values share their memory.
+        like: the calls of the dump it will be compared with. Entries written with the same text there are not parsed again but the same
+            Call; equal values of other entries share their memory.
 
     Raises:
         DumpFormatError: the file cannot be read.
     """
     known = {call.name: call for call in like}
-    builder = Builder(str(path), known)
     collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of fresh objects, none of them garbage
     try:
-        head, parts = read_in_parts(path)
-        return head, [call for part in parts for call in builder.calls(part)]
+        head, found = read_in_parts(path)
+        return head, _calls(found, Builder(str(path), known), like.texts if isinstance(like, Calls) else {})
     except NotInParts:
         pass
     finally:
         if collecting:
             gc.enable()
     whole = read_dump(path)
-    return whole, Builder(str(whole.path), known).calls(whole.data)
+    return whole, Calls(Builder(str(whole.path), known).calls(whole.data))
+
+
+def _calls(found: Iterable[Part], builder: Builder, same: Mapping[bytes, Call]) -> Calls:
+    calls = Calls()
+    for texts, entries in found:
+        if not texts:
+            calls += builder.calls(entries)
+            continue
+        sums = list(map(_checksum, texts))
+        shared = [same.get(one) for one in sums]
+        fresh = builder.calls(parse([text for text, call in zip(texts, shared, strict=True) if call is None]))
+        rest = iter(fresh)
+        calls += [call if call is not None else next(rest) for call in shared]
+        if not same:
+            calls.texts.update(zip(sums, fresh, strict=True))
+    if len({call.name for call in calls}) != len(calls):
+        raise NotInParts  # a name that comes twice means the later entry in the place of the first
+    return calls

@@ -44,7 +44,8 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
         text, call, at = _text(found.first), found.first.call, report.location.user
     else:
         return ""
-    where = [call.parts.direction.replace("parameters_grad", "gradients")] if call.parts.direction else []
+    direction = call.parts.direction
+    where = [direction.replace("parameters_grad", "gradients")] if direction not in ("", "debug") else []
     if report.pair.step is not None:
         where.append(f"step {report.pair.step}")
     if with_rank and report.pair.label.startswith("rank"):
@@ -64,6 +65,8 @@ def place(parts: EntryName) -> str:
 def _text(difference: FirstDifference) -> str:
     what, kind = _what(difference.call, difference.module), difference.kind
     keys = _keys(difference)
+    if difference.call.parts.direction == "debug":
+        return f"saved value {what} differs"
     if kind == "own code":
         inner = place(difference.call.parts)
         return f"inputs equal, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"

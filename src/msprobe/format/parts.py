@@ -12,9 +12,9 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ujson
 
@@ -29,8 +29,18 @@ class NotInParts(Exception):
     """The file is not of the layout that can be read in parts, or is damaged."""
 
 
-def read_in_parts(path: Path) -> tuple[Dump, Iterator[dict[str, Any]]]:
-    """What stands before the entries (`data` is empty), and the entries, some of them at a time, in the order of the file.
+class Part(NamedTuple):
+    """Some entries of the file, in its order: their text, `"name": {...}` each, or, of those at the end of the file, the entries."""
+
+    texts: Sequence[bytes]
+    entries: dict[str, Any]
+
+
+def read_in_parts(path: Path) -> tuple[Dump, Iterator[Part]]:
+    """What stands before the entries (`data` is empty), and the entries, some of them at a time.
+
+    The texts have not been parsed, so who takes them must (`parse`), at the latest when a text is not known to be an entry's.
+    A name that comes twice is not noticed here.
 
     Raises NotInParts, also while the entries are asked for; what was given so far may then be less than the truth and must be dropped.
     """
@@ -59,8 +69,19 @@ def read_in_parts(path: Path) -> tuple[Dump, Iterator[dict[str, Any]]]:
     return Dump(path, task, level, framework, directory, {}), _entries(file, rest, b"," + opening[1] + b'"')
 
 
-def _entries(file: io.FileIO, rest: bytes, separator: bytes) -> Iterator[dict[str, Any]]:
-    seen: set[str] = set()
+def parse(texts: Sequence[bytes]) -> dict[str, Any]:
+    """The entries of some texts. Raises NotInParts; so where the texts are not one entry each."""
+    entries = _parsed(b"{" + b",".join(texts) + b"}")
+    if len(entries) != len(texts):
+        raise NotInParts
+    for name, text in zip(entries, texts, strict=True):
+        if not text.startswith(b'"' + name.encode("utf-8", "surrogatepass") + b'":'):
+            raise NotInParts
+    return entries
+
+
+def _entries(file: io.FileIO, rest: bytes, separator: bytes) -> Iterator[Part]:
+    rest = rest.lstrip()
     with file:
         while True:
             try:
@@ -72,22 +93,14 @@ def _entries(file: io.FileIO, rest: bytes, separator: bytes) -> Iterator[dict[st
             rest += block
             end = rest.rfind(separator)
             if end > 0:
-                yield _unseen(_parsed(b"{" + rest[:end] + b"}"), seen)
-                rest = rest[end + 1 :]
+                yield Part([b'"' + text for text in rest[1:end].split(separator)], {})
+                rest = rest[end + len(separator) - 1 :]
     if b'"data": {' in rest:
         raise NotInParts
     last = _parsed(b'{"data": {' + rest)
     if set(last) != {"data"} or not isinstance(last["data"], dict):
         raise NotInParts
-    yield _unseen(last["data"], seen)
-
-
-def _unseen(entries: dict[str, Any], seen: set[str]) -> dict[str, Any]:
-    """A name that comes twice means the later entry in the place of the first: only a reader of the whole file can give that."""
-    if not seen.isdisjoint(entries):
-        raise NotInParts
-    seen.update(entries)
-    return entries
+    yield Part((), last["data"])
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

@@ -30,8 +30,7 @@ def recorded(tmp_path: Path, dumps: list[Json], **options: Any) -> Runs:
 
 def chain(*values: float, **fields: Any) -> Json:
     return {
-        f"Torch.op{n}.0.forward": api([tensor(given)], [tensor(result, **fields)])
-        for n, (given, result) in enumerate(pairwise(values))
+        f"Torch.op{n}.0.forward": api([tensor(given)], [tensor(result, **fields)]) for n, (given, result) in enumerate(pairwise(values))
     }
 
 

@@ -58,6 +58,17 @@ def hostile(directory: Path) -> tuple[Path, Path]:
     return sides[0], sides[1]
 
 
+def structure(directory: Path) -> tuple[Path, Path]:
+    """Two dumps without values; the line of one call reads otherwise."""
+    sides = []
+    for side, line in (("t", "y = relu(x)"), ("g", "y = relu(x + 1)")):
+        module = "Module.a.A.forward.0"
+        stack = {name: [f"File /home/me/model.py, line 3, in forward, \n {line if 'relu' in name else 'a(x)'}"] for name in (_RELU, module)}
+        sides.append(write_dump(directory / side, {}, task="structure", construct={_RELU: module, module: None}, stack=stack))
+    return sides[0], sides[1]
+
+
+_RELU = "Functional.relu.0.forward"
 _KEYS: tuple[tuple[str, Role], ...] = (("input.0", "input"), ("input.1", "input"), ("output.0", "output"))
 _METRICS = ("Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr")
 

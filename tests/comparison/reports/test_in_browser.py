@@ -12,7 +12,7 @@ from comparison.net import Net
 from msprobe.comparison.reports import report_html
 
 from .browser import Browser
-from .made import HOSTILE, hostile, large, outcome_of, roots
+from .made import HOSTILE, hostile, large, outcome_of, roots, structure
 
 TWO_FRAMES = "await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 LABELS = "[...document.querySelectorAll('#tree .line')].map((line) => line.querySelector('.label').textContent)"
@@ -205,6 +205,18 @@ def test_unmatched_calls_are_no_pass(browser: Browser, tmp_path: Path) -> None:
     assert text(browser, "#details h2") == "◇ unmatched relu"
     assert text(browser, "#details .note") == "Only the golden dump has this call."
     assert text(browser, "#details .value tr.side td.faint") == "has no such value"
+    nothing_went_wrong(browser)
+
+
+def test_calls_without_values(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(*structure(tmp_path), tmp_path / "out"))
+    assert text(browser, "#status") == "2 calls"
+    search(browser, "relu")
+    browser.wait("document.querySelector('#status').textContent.includes('1 of')")
+    browser.run("document.querySelector('#tree .line:not(.around)').click()")
+    browser.wait("document.querySelector('#details h2')?.textContent === '▲ warning relu'")
+    assert "The line of code reads otherwise" in text(browser, "#details .told")
+    assert browser.run("document.querySelectorAll('#tree .row, #details table').length") == 0
     nothing_went_wrong(browser)
 
 

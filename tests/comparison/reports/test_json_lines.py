@@ -10,7 +10,7 @@ from comparison.dumps import api, frame, read_csv, statistics, tensor, tensor_ca
 from comparison.net import Net
 from msprobe.comparison.reports.json_lines import snake
 
-from .made import HOSTILE, hostile, outcome_of
+from .made import HOSTILE, hostile, outcome_of, structure
 
 
 def refuse(word: str) -> None:
@@ -68,6 +68,13 @@ def test_tensors_and_missing_values(tmp_path: Path) -> None:
 def test_texts_are_those_that_were_recorded(tmp_path: Path) -> None:
     _, rows, _ = lines_of(*hostile(tmp_path), tmp_path / "o")
     assert {row["npu_max"] for row in rows if row["key"] == "input.1"} == set(HOSTILE)  # no apostrophe before a formula
+
+
+def test_calls_without_values(tmp_path: Path) -> None:
+    header, rows, table = lines_of(*structure(tmp_path), tmp_path / "o")
+    assert header["mode"] == "structure"
+    assert [row["result"] for row in rows] == [cells["Result"] for cells in table]
+    assert next(row["messages"] for row in rows if row["call"] == "Functional.relu.0.forward")[0].startswith("warning: The line of code")
 
 
 def test_half_of_a_surrogate_pair(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from msprobe.comparison.outcome import PairReport
 from msprobe.comparison.reports import xlsx
 from msprobe.comparison.reports.xlsx_summary import COLOURS
 
-from .made import HOSTILE, hostile, outcome_of
+from .made import HOSTILE, hostile, outcome_of, structure
 
 openpyxl = pytest.importorskip("openpyxl")
 
@@ -66,6 +66,12 @@ def test_nothing_becomes_a_formula_or_a_link(tmp_path: Path) -> None:
     assert {cell.data_type for cell in cells} == {"s", "n", "b"}
     assert not any(cell.hyperlink for cell in cells)
     assert HOSTILE[4] in {cell.value for cell in cells}
+
+
+def test_calls_without_values(tmp_path: Path) -> None:
+    book, report = book_of(*structure(tmp_path), tmp_path / "o")
+    assert report.csv is not None
+    assert [cell.value for cell in book["Sheet1"][1]] == list(read_csv(report.csv)[0])
 
 
 def test_long_and_odd_texts_and_numbers(tmp_path: Path) -> None:

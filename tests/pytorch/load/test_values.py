@@ -9,6 +9,7 @@ import pytest
 import torch
 from overriding import TAKES, Around, Takes, bits, given, overridden, source
 from torch import nn
+from torch.autograd import forward_ad
 
 from msprobe.pytorch.load.values import tensor_like
 
@@ -327,3 +328,19 @@ def test_inside_torch_func_nothing_is_replaced_and_it_is_told(tmp_path: Path, lo
         found = torch.func.grad(loss)(parameters)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert any("inside a torch.func transform and is not replaced" in line for line in log)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tangents_of_forward_mode_are_carried_over(tmp_path: Path, requires_grad: bool) -> None:
+    source(tmp_path, {f"{TAKES}.input.0": torch.tensor([2.0, 3.0]), f"{TAKES}.input.1": torch.tensor([4.0, 5.0], dtype=torch.float64)})
+    model = Around()
+    x = torch.zeros(2, requires_grad=requires_grad)
+    with forward_ad.dual_level(), overridden(tmp_path, [TAKES], model):
+        dual = forward_ad.make_dual(x, torch.tensor([1.0, 10.0]))
+        model(dual, dual * 3)
+        seen, other = (forward_ad.unpack_dual(a**2) for a in model.inner.args)  # type: ignore[union-attr]
+        assert seen.primal.tolist() == [4, 9] and seen.tangent.tolist() == [4, 60]
+        assert other.primal.tolist() == [16, 25] and other.tangent.tolist() == [24, 300] and other.tangent.dtype is torch.float64
+        if requires_grad:
+            (seen.primal.sum() + other.primal.sum()).backward()
+            assert x.grad is not None and x.grad.tolist() == [4 + 3 * 8, 6 + 3 * 10]

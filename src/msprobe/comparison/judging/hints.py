@@ -1,4 +1,4 @@
-"""What a difference looks like: the other sign, another scale, another order. Said beside the verdict, where the four numbers or the cosine show it."""
+"""What a difference looks like: the other sign, another scale, another order. Said beside the verdict, where the numbers show it."""
 
 from __future__ import annotations
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from msprobe.comparison.calls import Measured
 from msprobe.comparison.judging.masks import has_fill
 from msprobe.comparison.measure import Agreement
-from msprobe.comparison.rows import Row
+from msprobe.comparison.rows import Statistics
 
 UNIT_ROUNDOFF: dict[str, float] = {
     "float64": 2.0**-53,
@@ -24,6 +25,8 @@ UNIT_ROUNDOFF: dict[str, float] = {
     "float8_e5m2fnuz": 2.0**-3,
 }
 """Half the distance from 1 to the next number: the largest relative error of one rounding to nearest (IEEE 754; OCP 8-bit formats)."""
+
+_WRITTEN = {f"torch.{dtype}": unit for dtype, unit in UNIT_ROUNDOFF.items()}
 
 SINGLE = UNIT_ROUNDOFF["float32"]
 
@@ -61,24 +64,18 @@ def value_of(measured: Measured) -> Value | None:
     if unit == 0.0:
         return None
     error = measure.size if measure.agreement is Agreement.ROUNDING else 0.0
-    maximum, minimum, mean, norm = (_number(theirs, index) for index in range(4))
-    if has_fill(theirs):  # masked positions decide all but the Max
+    statistics = theirs.statistics
+    if not _are_finite_floats(statistics):
+        statistics = tuple(map(_number, statistics))  # type: ignore[assignment]
+    maximum, minimum, mean, norm = statistics
+    if minimum < -6e4 and has_fill(theirs):  # masked positions decide all but the Max
         minimum, mean, norm = maximum, math.nan, math.nan
-    return Value(
-        ours.key,
-        error,
-        abs(norm) if norm == norm else math.nan,
-        max(abs(maximum), abs(minimum)),
-        mean,
-        _sizes(theirs.shape),
-        theirs.value,
-        unit,
-    )
+    return Value(ours.key, error, abs(norm), max(abs(maximum), abs(minimum)), mean, _sizes(theirs.shape), theirs.value, unit)
 
 
 def unit_of(dtype: str) -> float:
     """Unit roundoff of a dtype as dump.json writes it, 0 for integers, bool and unknown ones."""
-    return UNIT_ROUNDOFF.get(dtype.removeprefix("torch."), 0.0)
+    return _WRITTEN.get(dtype, 0.0)
 
 
 def accumulator(unit: float) -> float:
@@ -86,14 +83,21 @@ def accumulator(unit: float) -> float:
     return min(unit, SINGLE)
 
 
-def _number(row: Row, index: int) -> float:
-    value = row.statistics[index]
+_FLOATS = [float] * 4
+
+
+def _are_finite_floats(statistics: Statistics) -> bool:
+    return [*map(type, statistics)] == _FLOATS and math.isfinite(sum(statistics))
+
+
+def _number(value: Any) -> float:
     if type(value) is float or type(value) is int:
         number = float(value) if abs(value) < 1e300 else math.nan
         return number if math.isfinite(number) else math.nan
     return math.nan
 
 
+@cache
 def _sizes(shape: str) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in shape.strip("[]()").split(",") if size.strip())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, summarise
 from msprobe.comparison.judging.absent import excuse
@@ -67,11 +68,16 @@ class _Weighing:
             if target is not None and target.role in ("input", "parameters") and _is_open(row):
                 measures[index] = self._came_in(row)
                 rows[index] = Measured(row.pair, measures[index])
-        sources = self._sources(call, rows)
+        kind = kind_of(call.parts)
+        sources: _Sources | None = None
         for index, row in enumerate(rows):
             target = row.pair.target
-            if target is not None and target.role in ("output", "parameters_grad") and _is_open(row):
-                measures[index] = self._went_out(call, row, sources)
+            if target is None or target.role not in ("output", "parameters_grad") or not _is_open(row):
+                continue
+            measures[index] = self._at_once(call, row, kind)
+            if measures[index] is None:
+                sources = sources or self._sources(call, rows, kind)
+                measures[index] = self._went_out(row, sources)
         return summarise(call.pair, excuse(call.parts, rows, measures))
 
     def _came_in(self, row: Measured) -> Measure:
@@ -84,29 +90,44 @@ class _Weighing:
         if self._sampled and is_reordered(ours, theirs, measure.size) and self._digits_count():
             return self._decided(ours, theirs, measure, 0.0)
         allowance = self._unrecorded(ours, theirs) if ours.role == "input" else rounding_of(ours.dtype, theirs.dtype)
-        return self._decided(row.pair.target, row.pair.golden, measure, allowance)
+        return self._decided(ours, theirs, measure, allowance)
 
-    def _went_out(self, call: MeasuredCall, row: Measured, sources: _Sources) -> Measure:
+    def _at_once(self, call: MeasuredCall, row: Measured, kind: Kind | None) -> Measure | None:
+        """The weighed measure where no expectation is needed to tell: it is known already, or smaller than any expectation."""
         ours, theirs = row.pair
         measure = row.measure
         assert ours is not None and theirs is not None and measure is not None
-        known = self._seen.get(_identity(ours, theirs))
-        if known is not None and known.size >= measure.size and call.parts.is_module:
-            return measure._replace(agreement=known.agreement, expected=known.expected)
+        if call.parts.is_module:
+            known = self._seen.get(_identity(ours, theirs))
+            if known is not None and known.size >= measure.size:
+                return measure._replace(agreement=known.agreement, expected=known.expected)
+        least = rounding_of(ours.dtype, theirs.dtype)
+        if kind is not None:  # at least one rounding of the coarser dtype
+            least = min(least, self._growth * max(unit_of(ours.dtype), unit_of(theirs.dtype)))
+        return self._result(ours, theirs, measure, least) if measure.size <= least else None
+
+    def _result(self, ours: Row, theirs: Row, measure: Measure, allowance: float) -> Measure:
+        """Decides an output; one that is explained shows which errors are usual by now."""
+        weighed = self._decided(ours, theirs, measure, allowance)
+        if weighed.agreement is Agreement.ROUNDING and not self._parted:
+            self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * rounding_of(ours.dtype, theirs.dtype)))
+        return weighed
+
+    def _went_out(self, row: Measured, sources: _Sources) -> Measure:
+        ours, theirs = row.pair
+        measure = row.measure
+        assert ours is not None and theirs is not None and measure is not None
         value = value_of(row)
         if value is None:
             return measure
-        if ours.role == "parameters_grad" or call.parts.direction == "backward":
+        if sources.backward:
             expected = expected_gradient(sources.kind, sources.inputs, sources.came, sources.results, value)
         else:
             expected = expected_output(sources.kind, sources.inputs, sources.came, value)
         allowance = self._growth * expected
         if sources.kind is None or sources.incomplete:
             allowance = max(allowance, self._unrecorded(ours, theirs))
-        weighed = self._decided(ours, theirs, measure, allowance)
-        if weighed.agreement is Agreement.ROUNDING and not self._parted:
-            self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * rounding_of(ours.dtype, theirs.dtype)))
-        return weighed
+        return self._result(ours, theirs, measure, allowance)
 
     def _digits_count(self) -> bool:
         if self._digits is None:
@@ -120,21 +141,18 @@ class _Weighing:
             allowance = max(allowance, self._growth * max(unit_of(ours.dtype), unit_of(theirs.dtype)))
         return allowance
 
-    def _decided(self, ours: Row | None, theirs: Row | None, measure: Measure, allowance: float) -> Measure:
-        assert ours is not None and theirs is not None
+    def _decided(self, ours: Row, theirs: Row, measure: Measure, allowance: float) -> Measure:
         agreement = Agreement.ROUNDING if measure.size <= allowance else Agreement.DIFFERENT
         self._parted = self._parted or agreement is Agreement.DIFFERENT
         decided = measure._replace(agreement=agreement, expected=allowance)
         self._seen[_identity(ours, theirs)] = decided
         return decided
 
-    def _sources(self, call: MeasuredCall, rows: Sequence[Measured]) -> _Sources:
+    def _sources(self, call: MeasuredCall, rows: Sequence[Measured], kind: Kind | None) -> _Sources:
         """What the outputs of a call are made from."""
-        kind = kind_of(call.parts)
-        if call.parts.direction == "forward":
+        if call.parts.direction not in ("backward", "parameters_grad"):
             inputs = self._values(rows, "input")
-            return _Sources(kind, inputs, self._values(rows, "parameters"), [], not inputs)
-        forward = backward = None
+            return _Sources(kind, False, inputs, self._values(rows, "parameters"), [], not inputs)
         if call.parts.direction == "parameters_grad":
             forward = self._module_calls.get(f"{call.parts.base}.forward")
             backward = self._module_calls.get(f"{call.parts.base}.backward")
@@ -143,11 +161,11 @@ class _Weighing:
             forward = self._names.get(forward_of(call.name) or "")
             gradients = self._values(rows, "input")
         if forward is None:
-            return _Sources(kind, gradients, [], [], True)
+            return _Sources(kind, True, gradients, [], [], True)
         came = [*self._values(forward.rows, "input"), *self._values(forward.rows, "parameters")]
         # The gradient of a parameter adds up over all uses, and what a module computes between its calls is not recorded.
         incomplete = call.parts.direction == "parameters_grad" or not gradients or not came
-        return _Sources(kind, gradients, came, self._values(forward.rows, "output"), incomplete)
+        return _Sources(kind, True, gradients, came, self._values(forward.rows, "output"), incomplete)
 
     def _values(self, rows: Sequence[Measured], role: str) -> list[Value]:
         found = [value_of(row) for row in rows if row.pair.target is not None and row.pair.target.role == role]
@@ -157,30 +175,32 @@ class _Weighing:
         return [v._replace(error=max(v.error, v.unit, self._ambient)) if v.error > 0 else v for v in values]
 
 
-class _Sources:
+class _Sources(NamedTuple):
     """What the outputs of a call are made from.
 
     Attributes:
         kind: of the operation.
+        backward: it is a backward entry, or gradients of parameters.
         inputs: what came into this entry; for a backward entry, gradients.
         came: parameters; for a backward entry inputs and parameters of its forward.
         results: for a backward entry the outputs of its forward.
         incomplete: not all of it was recorded.
     """
 
-    __slots__ = ("came", "incomplete", "inputs", "kind", "results")
-
-    def __init__(self, kind: Kind | None, inputs: list[Value], came: list[Value], results: list[Value], incomplete: bool) -> None:
-        self.kind = kind
-        self.inputs = inputs
-        self.came = came
-        self.results = results
-        self.incomplete = incomplete
+    kind: Kind | None
+    backward: bool
+    inputs: list[Value]
+    came: list[Value]
+    results: list[Value]
+    incomplete: bool
 
 
 def _without_fill(row: Measured) -> Measured:
     (ours, theirs), measure = row
     if ours is None or theirs is None or measure is None or measure.agreement < Agreement.ROUNDING or ours.shape != theirs.shape:
+        return row
+    lowest = ours.statistics[1]
+    if type(lowest) is float and lowest > -6e4:  # no fill value
         return row
     if not (unit_of(ours.dtype) and unit_of(theirs.dtype) and both_filled(ours, theirs)):
         return row

@@ -40,8 +40,8 @@ def lines(compared: Compared) -> Iterator[dict[str, Any]]:
     pair, header = compared.pair, report_csv.header(compared)
     keys = [snake(name) for name in header]
     kept = [i for i, name in enumerate(header) if name not in _LEFT_OUT]
-    start = header.index(compared.metrics[0])
-    metrics = range(start, start + len(compared.metrics)) if compared.mode != "md5" else range(0)  # which the CSV spells as texts
+    spelled = compared.metrics if compared.mode != "md5" else ()  # numbers that the CSV spells as texts
+    metrics = {header.index(name) for name in spelled}
     yield {
         "format": FORMAT,
         "version": VERSION,

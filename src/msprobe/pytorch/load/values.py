@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from msprobe.format.tensor_file import TensorData
+from msprobe.pytorch import torch_internals
 from msprobe.pytorch.torch_internals import NoTorchFunction
 
 
@@ -87,11 +89,23 @@ def _limited(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(values.isinf(), values, values.clamp(-largest, largest))
 
 
+def _with_tangent(original: torch.Tensor, values: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
+    """The values with the tangent of the tensor that they replace, where they can have one; and with its place in the graph."""
+    differentiable = values.is_floating_point() or values.is_complex()
+    if not differentiable or values.shape != original.shape or (tangent.is_complex() and not values.is_complex()):
+        return values
+    if original.requires_grad:
+        with torch.enable_grad():
+            values = _InPlaceOf.apply(forward_ad.unpack_dual(original).primal, _Held(values))
+    return forward_ad.make_dual(values, tangent.to(values.dtype))
+
+
 def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype: torch.dtype | None, finite: bool = False) -> torch.Tensor:
     """The loaded values as a tensor that stands where `original` stood.
 
     If that requires grad, so does the result, and its gradient flows on to `original` in that tensor's dtype; where the shapes differ the
-    gradient ends at the result. Whatever mode the caller is in, it is an inference tensor only where `original` is one.
+    gradient ends at the result. A tangent of forward-mode differentiation is carried over. Whatever mode the caller is in, the result is
+    an inference tensor only where `original` is one.
 
     Args:
         original: the tensor that arrived.
@@ -102,6 +116,9 @@ def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype
     mode = torch.inference_mode(inference) if torch.is_inference_mode_enabled() is not inference else contextlib.nullcontext()
     with mode:
         values = tensor_like(loaded, original, dtype, finite)
+        tangent = torch_internals.forward_tangent(original)
+        if tangent is not None:
+            return _with_tangent(original, values, tangent)
         if not original.requires_grad or not (values.is_floating_point() or values.is_complex()):
             return values
         with torch.enable_grad():

@@ -139,7 +139,7 @@ class App {
     const model = this.model;
     const text = model.active
       ? `${count(model.hits.length)} of ${count(model.tree.recorded)} calls`
-      : `${count(model.tree.recorded)} calls, ${count(model.rowCount)} values`;
+      : `${count(model.tree.recorded)} calls${model.showsRows ? `, ${count(model.rowCount)} values` : ""}`;
     byId("status").textContent = text;
   }
 

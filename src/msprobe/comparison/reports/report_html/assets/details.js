@@ -50,7 +50,7 @@ const valueBlock = (model, value, grads) => {
   const even = metrics.length && metrics.every(([, cell]) => cell === "0" || cell === 0 || cell === "0.0");
   const names = [cells["NPU Name"], cells["Bench Name"]];
   const body = make("tbody", { id: `value-${value.row}`, class: `value ${result.letter}`, "data-row": value.row },
-    make("tr", { class: "head" }, make("th", { colspan: 8, scope: "rowgroup" }, badge(rank, true), make("span", { class: "key" }, value.key || "value"),
+    make("tr", { class: "head" }, make("th", { colspan: 8, scope: "rowgroup" }, badge(rank, true), make("span", { class: "key", title: cells.Data_name ? `tensor files of target and golden: ${cells.Data_name}` : undefined }, value.key || "value"),
       names[0] !== null && names[1] !== null && names[0] !== names[1] ? make("span", { class: "aside" }, `golden: ${names[1]}`) : null)),
     sideRow("target", "NPU", "Bench", cells, model.pair.mode, isScalar(cells), grads),
     sideRow("golden", "Bench", "NPU", cells, model.pair.mode, isScalar(cells), grads));
@@ -128,7 +128,12 @@ const showCall = async (pane, model, node, onSelect) => {
   if (call === model.pair.first) {
     children.push(make("div", { class: "callout" }, make("b", {}, "The first difference. "), ticked(model.pair.sentence)));
   }
-  const groups = ROLES.map(([role, title]) => [title, values.filter((value) => roleOf(value.key) === role)]).filter(([, group]) => group.length);
+  if (!model.showsRows && values.length) {
+    const messages = values[0].cells.Err_message;
+    children.push(messages.length ? make("ul", { class: `told ${RESULTS[values[0].rank].letter}` }, messages.map((text) => make("li", {}, text)))
+      : make("p", { class: "faint" }, "The same call in the same place; no values were recorded."));
+  }
+  const groups = !model.showsRows ? [] : ROLES.map(([role, title]) => [title, values.filter((value) => roleOf(value.key) === role)]).filter(([, group]) => group.length);
   for (const [title, group] of groups) {
     children.push(make("h3", {}, title, make("span", { class: "aside" }, ` ${group.length}`)), valueTable(model, group.slice(0, MAX_VALUES)));
     if (group.length > MAX_VALUES) children.push(make("p", { class: "faint" }, `${count(group.length - MAX_VALUES)} more are in the CSV.`));

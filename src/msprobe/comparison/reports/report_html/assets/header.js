@@ -70,7 +70,7 @@ const overviewOf = (pair, app) => {
     make("section", {}, make("h3", {}, "Compared"), make("dl", {},
       make("dt", {}, "target"), make("dd", {}, make("code", {}, pair.target)),
       make("dt", {}, "golden"), make("dd", {}, make("code", {}, pair.golden)),
-      make("dt", {}, "by"), make("dd", {}, { statistics: "Max, Min, Mean and Norm", tensor: "tensors, element by element", md5: "checksum" }[pair.mode] || pair.mode),
+      make("dt", {}, "by"), make("dd", {}, { statistics: "Max, Min, Mean and Norm", tensor: "tensors, element by element", md5: "checksum", structure: "calls, without values" }[pair.mode] || pair.mode),
       pair.mode === "tensor" ? [make("dt", {}, "pictures"), make("dd", {}, `${pair.pictures} of at most ${INDEX.limits.pictures}: those of the first difference, then the largest differences`)] : [],
       make("dt", {}, "made"), make("dd", {}, `${INDEX.made}, msprobe ${INDEX.msprobe}`))),
     make("section", {}, make("h3", {}, "Signs"), make("dl", {}, RESULTS.map((result, rank) => [make("dt", {}, badge(rank, true)), make("dd", {}, result.meaning)]))),

@@ -17,6 +17,7 @@ class Model {
         if (rank < this.own[i]) this.own[i] = rank;
       }
     }
+    this.showsRows = pair.mode !== "structure"; // there the one row of a call is the call itself
     this.backward = new Uint8Array(n);
     for (let i = 0; i < n; i++) this.backward[i] = isBackward(tree.names[i]) ? 1 : 0;
     this._order();
@@ -72,7 +73,7 @@ class Model {
   call(node) { return node < this.calls ? node : this.owner[node - this.calls]; }
   parent(node) { return node < this.calls ? this.tree.parents[node] : this.owner[node - this.calls]; }
   key(row) { return this.tree.keys[this.tree.key[row]]; }
-  hasInside(node) { return node < this.calls && (this.tree.rows[node] > 0 || this.start[node + 2] > this.start[node + 1]); }
+  hasInside(node) { return node < this.calls && ((this.showsRows && this.tree.rows[node] > 0) || this.start[node + 2] > this.start[node + 1]); }
 
   // Which nodes are shown: `results`, a set of ranks or null; `direction`, "forward", "backward" or ""; `text`, words that all occur.
   filter({ results = null, direction = "", text = "" }) {
@@ -119,7 +120,7 @@ class Model {
       nodes.push(i);
       depths.push(depth);
       if (!this.expanded[i]) continue;
-      for (let r = this.firstRow[i]; r < this.firstRow[i + 1]; r++) {
+      for (let r = this.firstRow[i]; this.showsRows && r < this.firstRow[i + 1]; r++) {
         if (this.results && !this.results.has(this.rowRank[r])) continue;
         nodes.push(this.calls + r);
         depths.push(depth + 1);

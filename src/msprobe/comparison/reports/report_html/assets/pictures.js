@@ -99,7 +99,7 @@ const drawPicture = (picture) => {
     picture.nonfinite ? `, ${share(picture.nonfinite)} are NaN or infinite on one side` : "", "."));
   if (picture.sizes.length) {
     box.append(make("figure", {}, histogram(picture), make("figcaption", {}, "Sizes of the errors")),
-      make("figure", {}, scatter(picture), make("figcaption", {}, "Errors against magnitude; the stronger the colour, the more elements")));
+      make("figure", {}, scatter(picture), make("figcaption", {}, "Errors against magnitude (colour: how many)")));
   }
   if (picture.worst.length) {
     box.append(make("table", { class: "worst" }, make("caption", {}, "Largest errors"),
