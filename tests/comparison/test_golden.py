@@ -70,6 +70,7 @@ DEVIATIONS: dict[str, dict[str, Deviation]] = {
         "Module.blocks.2.fc.Linear.forward.0.input.0": F4_UNMATCHED,
         "Module.blocks.2.fc.Linear.forward.0.output.0": F4_UNMATCHED,
     },
+    "match_extra_target": {f"Torch.mul.0.forward.{place}": F4_UNMATCHED for place in ("input.0", "output.0")},
     "dict_output": {},
     "tensor_rules": {
         "Torch.r10.0.forward.output.0": SIX,

@@ -35,12 +35,21 @@ class Override:
         observe: is shown every tensor before it is replaced. What it raises is contained and told.
         entries: gives the module calls whose inputs are replaced, in the place of `load.modules`; asked when a step begins.
         directory: what a relative `load.path` is relative to; "" for the current one.
+        finite: what is cast to a narrower dtype stays finite where it was.
 
     Raises:
         ConfigError: nothing can be loaded from `load.path`.
     """
 
-    def __init__(self, load: LoadConfig, *, observe: Observe | None = None, entries: Entries | None = None, directory: str = "") -> None:
+    def __init__(
+        self,
+        load: LoadConfig,
+        *,
+        observe: Observe | None = None,
+        entries: Entries | None = None,
+        directory: str = "",
+        finite: bool = False,
+    ) -> None:
         self.load = load
         self.on = False
         """Between start and stop."""
@@ -55,7 +64,7 @@ class Override:
         self._told: set[str] = set()
         self._without: list[list[int]] = []
         """First and last of the steps for which there was no source."""
-        self._inputs = CallInputs(load.cast, self._warn, observe)
+        self._inputs = CallInputs(load.cast, self._warn, observe, finite)
         self._hooks = InputHooks(self._called)
         self._step = 0
         self._here: StepSource | None = None
