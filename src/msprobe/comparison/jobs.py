@@ -12,6 +12,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +95,8 @@ class _Pool:
         self._lock = threading.Lock()
         self._workers: set[subprocess.Popen[bytes]] = set()
         self._threads = max(1, _cores() // jobs)
+        # Where the workers put what is temporary: one that is killed cannot remove it.
+        self._temporary = tempfile.TemporaryDirectory(prefix="msprobe-", ignore_cleanup_errors=True)
         for number in range(len(units)):
             self._todo.put(number)
         for _ in range(jobs):
@@ -123,6 +126,8 @@ class _Pool:
         finally:  # a second Ctrl-C comes here as well
             for worker in workers:
                 worker.kill()
+                worker.wait()
+            self._temporary.cleanup()
 
     def _serve(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
@@ -151,7 +156,13 @@ class _Pool:
             if self._closed:
                 return None
             # A session of its own: Ctrl-C in the terminal reaches the parent alone, which ends the workers.
-            worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            worker = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": self._temporary.name},
+            )
             self._workers.add(worker)
             return worker
 
