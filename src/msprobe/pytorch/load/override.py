@@ -18,7 +18,7 @@ from msprobe.pytorch.load.call_inputs import CallInputs, Observe
 from msprobe.pytorch.load.hooking import Exchanged, InputHooks
 from msprobe.pytorch.load.recomputation import Recomputation
 from msprobe.pytorch.load.source import NoSource, Source, StepSource
-from msprobe.pytorch.load.targets import missed, module_of, why_not_there
+from msprobe.pytorch.load.targets import Targets, missed, module_of
 from msprobe.recording.counters import Counters
 
 __all__ = ["Observe", "Override", "TensorData"]
@@ -131,7 +131,8 @@ class Override:
         everything = dict(named_modules(model))
         self._names = {name: module for name, module in everything.items() if not isinstance(module, torch.jit.ScriptModule)}
         self._shape = shape
-        invalid = {entry: why for entry in self._listed if (why := why_not_there(entry, everything, model)) is not None}
+        targets = Targets(everything, model)
+        invalid = {entry: why for entry in self._listed if (why := targets.why_not_there(entry)) is not None}
         logger.info(f"[load] module validation: {len(self._listed) - len(invalid)}/{len(self._listed)} modules valid in model")
         for entry, why in invalid.items():
             logger.warning(f"[load] invalid module: {entry}: {why}")
