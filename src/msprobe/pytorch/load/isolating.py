@@ -229,9 +229,10 @@ def _data(tensor: torch.Tensor) -> TensorData:
 
 
 def _draws(module: torch.nn.Module) -> bool:
-    """Whether its forward draws random numbers, as far as one can see: dropout while training, as a layer or as a number."""
-    if not module.training:
-        return False
+    """Whether its forward may draw random numbers, as far as one can see: dropout, as a layer or as a number.
+
+    Also where it is not training: the golden run may have been.
+    """
     if isinstance(module, _DROPOUT):
         return module.p > 0
     if any(isinstance(layer, _DROPOUT) and layer.p > 0 for layer in module._modules.values()):
