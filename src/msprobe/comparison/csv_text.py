@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_ONE_DIGIT = (5, 6, 7, 8, 9)  # a smaller number of zeros is written out
 _POSITIVE_EXPONENT = re.compile(r"e[0-9]")
 _SPECIAL = re.compile(r'[,"\r\n]')
 _NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
@@ -42,25 +43,41 @@ def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
     return found
 
 
-def spell_array(numbers: npt.NDArray[np.float64], unit: str = "") -> list[str]:
-    """`,`-joined numbers of each row of a two-dimensional array, all finite, each with `unit` behind it."""
-    text = _dumped(numbers, orjson.OPT_SERIALIZE_NUMPY)
-    if not text or not len(numbers):
-        return []
+def spell_array(numbers: npt.NDArray[np.float64], unit: str = "") -> list[tuple[str, ...]]:
+    """The numbers of each row of a two-dimensional array, all finite, as Python spells them, each with `unit` behind it."""
+    import numpy as np
+
+    if not numbers.size:
+        return [()] * len(numbers)
+    # From 0.0001 down Python writes an exponent, and ujson does; orjson is faster, and begins at 0.00001.
+    small = np.abs(numbers)
+    text: str
+    if ((small < 1e-4) & (small > 9e-6)).any():
+        text = ujson.dumps(numbers.ravel().tolist())
+    else:
+        text = orjson.dumps(numbers.ravel(), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    digits = [digit for digit in _ONE_DIGIT if ((small >= 0.99 * 10.0**-digit) & (small < 1.01 * 10.0 ** (1 - digit))).any()]
+    text = _with_exponents(text, digits)
     if unit:
-        text = text.replace(",", f"{unit},").replace(f"]{unit},[", f"{unit}],[").replace("]]", f"{unit}]]")
-    return text[2:-2].split("],[")
+        text = text.replace(",", f"{unit},").replace("]", f"{unit}]")
+    flat = iter(text[1:-1].split(","))
+    return list(zip(*[flat] * numbers.shape[1], strict=True))
 
 
-def _dumped(numbers: Any, option: int = 0) -> str | None:
+def _dumped(numbers: Any) -> str | None:
     try:
-        text = orjson.dumps(numbers, option=option).decode()
+        text = orjson.dumps(numbers).decode()
     except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
         return None
     if "0.0000" in text:  # from 0.0001 down Python, and ujson, write an exponent
-        text = ujson.dumps(numbers.tolist() if option else numbers)
+        text = ujson.dumps(numbers)
+    return _with_exponents(text)
+
+
+def _with_exponents(text: str, digits: Sequence[int] = _ONE_DIGIT) -> str:
+    """Exponents of two digits and with a sign, as Python writes them. `digits`: the negative one-digit exponents that there may be."""
     if "e" in text:
-        for digit in "56789":  # of one-digit exponents only these are written as such
+        for digit in digits:
             text = text.replace(f"e-{digit},", f"e-0{digit},").replace(f"e-{digit}]", f"e-0{digit}]")
         if _POSITIVE_EXPONENT.search(text) is not None:
             text = _POSITIVE_EXPONENT.sub(lambda match: f"e+{match[0][1]}", text)
