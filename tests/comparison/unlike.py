@@ -96,7 +96,12 @@ class _Maker:
             others = [numbers[0], numbers[1], numbers[2] * (1 + 1e-15), numbers[3] * (1 - 1e-15)]
         if pick.random() < 0.04:  # a mask
             numbers[1], others[1] = pick.choice([(-math.inf, -3.4028234663852886e38), (-65504.0, -65504.0), (-1e9, -1e9)])
-        record = {"type": "torch.Tensor", "dtype": pick.choice(_DTYPES), "shape": pick.choice(_SHAPES), "requires_grad": pick.random() < 0.5}
+        record = {
+            "type": "torch.Tensor",
+            "dtype": pick.choice(_DTYPES),
+            "shape": pick.choice(_SHAPES),
+            "requires_grad": pick.random() < 0.5,
+        }
         both = [{**record, **dict(zip(("Max", "Min", "Mean", "Norm"), side, strict=True))} for side in (numbers, others)]
         for side in both:
             if pick.random() < self.odd:

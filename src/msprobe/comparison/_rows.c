@@ -5,12 +5,12 @@
 #include <Python.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 50 };
+enum { MAX_DEPTH = 50, NUMBERS = 32 };
 enum { MAX, MIN, MEAN, NORM, REQUIRES_GRAD, DTYPE, SHAPE, DATA_NAME, MD5, TYPE, FIELDS };
 enum { R_NAME, R_KEY, R_ROLE, R_KIND, R_DTYPE, R_SHAPE, R_GRAD, R_STATISTICS, R_VALUE, R_MD5, R_DATA_NAME, R_FIELDS };
 
 static const char *const field_names[FIELDS] = {"Max", "Min", "Mean", "Norm", "requires_grad", "dtype", "shape", "data_name", "md5", "type"};
-static PyObject *fields[FIELDS], *text_tensor, *text_missing, *text_true, *text_false;
+static PyObject *fields[FIELDS], *text_tensor, *text_missing, *text_true, *text_false, *text_dot, *numbers[NUMBERS];
 
 typedef struct {
     PyObject *entry, *twins, *row_type, *sizes, *texts, *shape, *other;
@@ -37,7 +37,12 @@ static PyObject *kept(Walk *walk, PyObject *text)
     return text;
 }
 
-static PyObject *joined(PyObject *left, PyObject *right) { return PyUnicode_FromFormat("%U.%U", left, right); }
+static PyObject *joined(PyObject *left, PyObject *right)
+{
+    PyObject *text = PyUnicode_Concat(left, text_dot);
+    if (text) PyUnicode_Append(&text, right);
+    return text;
+}
 
 static int same_text(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 
@@ -107,10 +112,10 @@ static int add_tensor(Walk *walk, PyObject *key, PyObject *item)
             Py_INCREF(theirs);
             Py_DECREF(key);
             key = theirs;
-            PyObject *numbers = PyTuple_GetItem(twin, R_STATISTICS), *md5 = PyTuple_GetItem(twin, R_MD5);
+            PyObject *statistic = PyTuple_GetItem(twin, R_STATISTICS), *md5 = PyTuple_GetItem(twin, R_MD5);
             int same = PyTuple_GetItem(twin, R_DATA_NAME) == Py_None && Py_TYPE(md5) == Py_TYPE(field[MD5]);
             if (same) name = Py_NewRef(PyTuple_GetItem(twin, R_NAME));
-            for (int i = MAX; same && i <= NORM; i++) same = same_number(field[i], PyTuple_GetItem(numbers, i));
+            for (int i = MAX; same && i <= NORM; i++) same = same_number(field[i], PyTuple_GetItem(statistic, i));
             same = same && same_text(field[DTYPE], PyTuple_GetItem(twin, R_DTYPE)) && same_text(shape, PyTuple_GetItem(twin, R_SHAPE)) &&
                    same_text(grad, PyTuple_GetItem(twin, R_GRAD));
             if (same && md5 != Py_None) same = PyObject_RichCompareBool(md5, field[MD5], Py_EQ);
@@ -176,7 +181,7 @@ static int add(Walk *walk, PyObject *key, PyObject *item, int depth)
         if (PyErr_Occurred()) return 0;
     } else if (PyList_CheckExact(item)) {
         for (Py_ssize_t i = 0; i < PyList_Size(item); i++) {
-            PyObject *name = PyUnicode_FromFormat("%zd", i);
+            PyObject *name = i < NUMBERS ? Py_NewRef(numbers[i]) : PyUnicode_FromFormat("%zd", i);
             int added = name && add_child(walk, key, name, PyList_GetItem(item, i), depth + 1);
             Py_XDECREF(name);
             if (!added) return 0;
@@ -235,7 +240,11 @@ static int exec_module(PyObject *module)
     text_missing = PyUnicode_InternFromString("N/A");
     text_true = PyUnicode_InternFromString("True");
     text_false = PyUnicode_InternFromString("False");
-    return text_tensor && text_missing && text_true && text_false ? 0 : -1;
+    text_dot = PyUnicode_InternFromString(".");
+    for (int i = 0; i < NUMBERS; i++) {
+        if (!(numbers[i] = PyUnicode_FromFormat("%d", i))) return -1;
+    }
+    return text_dot && text_tensor && text_missing && text_true && text_false ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

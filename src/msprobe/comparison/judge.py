@@ -111,7 +111,7 @@ class _ByName:
 def _explained(calls: Sequence[MeasuredCall]) -> set[str]:
     """Names of the calls before which, in execution order, something differed by more than rounding."""
     names: set[str] = set()
-    if not any([_DIFFERENT in (call.inputs, call.parameters, call.outputs) for call in calls]):
+    if not any(_DIFFERENT in (call.inputs, call.parameters, call.outputs) for call in calls):
         return names
     seen = False
     for call in execution_order(calls):
@@ -122,9 +122,7 @@ def _explained(calls: Sequence[MeasuredCall]) -> set[str]:
     return names
 
 
-def _judge_call(
-    call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str]
-) -> tuple[Verdict, ...]:
+def _judge_call(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str]) -> tuple[Verdict, ...]:
     context: _Context | None = None
     verdicts: list[Verdict] = []
     values = mode != "md5"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.comparison.calls import MeasuredCall, summarise
-from msprobe.comparison.csv_text import spell_array
+from msprobe.comparison.csv_text import Cells, spell_array
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.measure import Agreement, Measure, Measurer, rounding_of
 from msprobe.comparison.measure_statistics import SAME, StatisticsMeasurer
@@ -127,7 +127,7 @@ class _Later:
             if same and one_dtype:
                 measures.append(SAME)
                 continue
-            texts = first + second
+            texts: Sequence[str] = Cells(f"{first},{second}")
             if not simple:
                 texts = _with_equal(texts, target, golden)
             if size > rounding_of(target.dtype, golden.dtype):
@@ -155,7 +155,7 @@ def _sizes(
     return most
 
 
-def _with_equal(texts: tuple[str, ...], target: Row, golden: Row) -> tuple[str, ...]:
+def _with_equal(texts: Sequence[str], target: Row, golden: Row) -> tuple[str, ...]:
     """`0` where two statistics are equal, `inf` relative to 0."""
     cells = list(texts)
     for index, (a, b) in enumerate(zip(target.statistics, golden.statistics, strict=True)):

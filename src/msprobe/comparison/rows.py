@@ -101,7 +101,7 @@ class Builder:
         self._rows: list[Row] = []
         self._shapes: dict[bytes, tuple[str, int | None]] = {}
         self._texts: dict[str, str] = {}
-        self._context = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
+        self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
 
     def calls(self, data: Mapping[str, Any]) -> list[Call]:
         """The calls of these entries, in their order. Raises DumpFormatError as `calls_of` does."""

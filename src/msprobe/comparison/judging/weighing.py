@@ -58,7 +58,7 @@ class _Weighing:
         parts = call.parts
         if call.matched and (
             max(call.inputs, call.parameters, call.outputs) > _SAME
-            or any([row.measure is not None and row.measure.agreement > _SAME for row in call.rows])
+            or any(row.measure is not None and row.measure.agreement > _SAME for row in call.rows)
         ):
             call = self._weighed(call)
             self._names[call.name] = call
@@ -88,11 +88,12 @@ class _Weighing:
             # Whether it is a question of size: two floating-point tensors of one shape that differ by something finite.
             if ours.kind != "tensor" or measure.agreement < _ROUNDING or measure.size - measure.size != 0.0:
                 continue
-            if not _bounds(ours.dtype, theirs.dtype).floating:
+            bounds = _bounds(ours.dtype, theirs.dtype)
+            if not bounds.floating:
                 continue
             role = ours.role
             if role == "input" or role == "parameters":
-                rows[index] = _new(Measured, (pair, self._came_in(ours, theirs, measure)))
+                rows[index] = _new(Measured, (pair, self._came_in(ours, theirs, measure, bounds)))
             else:
                 outputs.append(index)
         if outputs:
@@ -112,34 +113,34 @@ class _Weighing:
             rows = [_new(Measured, (row.pair, measure)) for row, measure in zip(rows, measures, strict=True)]
         return measured_anew(call, rows)
 
-    def _came_in(self, ours: Row, theirs: Row, measure: Measure) -> Measure:
-        size = measure.size
-        known = self._seen.get(_identity(ours, theirs))
+    def _came_in(self, ours: Row, theirs: Row, measure: Measure, bounds: _Bounds) -> Measure:
+        size, identity = measure.size, _identity(ours, theirs)
+        known = self._seen.get(identity)
         if known is not None and known.size >= size:
             return _replaced(measure, known.agreement, known.expected)
         if self._sampled and size < LAST_DIGITS and is_reordered(ours, theirs, size) and self._digits_count():
-            return self._decided(ours, theirs, measure, 0.0)
-        allowance = self._unrecorded(ours, theirs) if ours.role == "input" else _bounds(ours.dtype, theirs.dtype).rounding
-        return self._decided(ours, theirs, measure, allowance)
+            return self._decided(identity, measure, 0.0)
+        allowance = self._unrecorded(ours, theirs, bounds) if ours.role == "input" else bounds.rounding
+        return self._decided(identity, measure, allowance)
 
     def _at_once(self, call: MeasuredCall, ours: Row, theirs: Row, measure: Measure, kind: Kind | None) -> Measure | None:
         """The weighed measure where no expectation is needed to tell: it is known already, or smaller than any expectation."""
+        identity = _identity(ours, theirs)
         if call.parts.is_module:
-            known = self._seen.get(_identity(ours, theirs))
+            known = self._seen.get(identity)
             if known is not None and known.size >= measure.size:
                 return _replaced(measure, known.agreement, known.expected)
         bounds = _bounds(ours.dtype, theirs.dtype)
         least = bounds.rounding
         if kind is not None:  # at least one rounding of the coarser dtype
             least = min(least, self._growth * bounds.unit)
-        return self._result(ours, theirs, measure, least) if measure.size <= least else None
+        return self._result(identity, bounds, measure, least) if measure.size <= least else None
 
-    def _result(self, ours: Row, theirs: Row, measure: Measure, allowance: float) -> Measure:
+    def _result(self, identity: _Seen, bounds: _Bounds, measure: Measure, allowance: float) -> Measure:
         """Decides an output; one that is explained shows which errors are usual by now."""
-        weighed = self._decided(ours, theirs, measure, allowance)
+        weighed = self._decided(identity, measure, allowance)
         if weighed.agreement is _ROUNDING and not self._parted:
-            limit = AMBIENT_LIMIT * _bounds(ours.dtype, theirs.dtype).rounding
-            self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, limit))
+            self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * bounds.rounding))
         return weighed
 
     def _went_out(self, row: Measured, sources: _Sources) -> Measure:
@@ -154,30 +155,30 @@ class _Weighing:
         else:
             expected = expected_output(sources.kind, sources.inputs, sources.came, value)
         allowance = self._growth * expected
+        bounds = _bounds(ours.dtype, theirs.dtype)
         if sources.kind is None or sources.incomplete:
-            allowance = max(allowance, self._unrecorded(ours, theirs))
-        return self._result(ours, theirs, measure, allowance)
+            allowance = max(allowance, self._unrecorded(ours, theirs, bounds))
+        return self._result(_identity(ours, theirs), bounds, measure, allowance)
 
     def _digits_count(self) -> bool:
         if self._digits is None:
             self._digits = digits_count(self._calls)
         return self._digits
 
-    def _unrecorded(self, ours: Row, theirs: Row) -> float:
+    def _unrecorded(self, ours: Row, theirs: Row, bounds: _Bounds) -> float:
         """What may be rounding in a value of which not all is known that it was made from."""
-        bounds = _bounds(ours.dtype, theirs.dtype)
         allowance = max(bounds.rounding, self._growth * self._ambient)
         if ours.dtype != theirs.dtype:  # the coarser side rounds in every operation in between
             allowance = max(allowance, self._growth * bounds.unit)
         return allowance
 
-    def _decided(self, ours: Row, theirs: Row, measure: Measure, allowance: float) -> Measure:
+    def _decided(self, identity: _Seen, measure: Measure, allowance: float) -> Measure:
         if measure.size <= allowance:
             agreement = _ROUNDING
         else:
             agreement = Agreement.DIFFERENT
             self._parted = True
-        decided = self._seen[_identity(ours, theirs)] = _replaced(measure, agreement, allowance)
+        decided = self._seen[identity] = _replaced(measure, agreement, allowance)
         return decided
 
     def _sources(self, call: MeasuredCall, rows: Sequence[Measured], kind: Kind | None) -> _Sources:
