@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,15 @@ def test_a_dump_and_a_debug_json_in_one_directory(tmp_path: Path) -> None:
     write_dump(tmp_path / "t" / "step0" / "rank0", {"Torch.add.0.forward": {"input_args": [], "output": []}}, task="tensor")
     outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "out")
     assert outcome.exit_code == 0 and outcome.reports[0].csv.name.startswith("debug_compare_result")
+
+
+def test_a_tensor_and_a_none_differ_without_an_infinity(tmp_path: Path) -> None:
+    target = saved(tmp_path / "t", **ONE)
+    golden = saved(tmp_path / "g", **ONE)
+    file = golden / "debug.json"
+    content = json.loads(file.read_text())
+    content["data"]["y.0.debug"] = None
+    file.write_text(json.dumps(content))
+    outcome = compare(target, golden, tmp_path / "out")
+    assert "First difference: saved value y.0.debug differs" in told(outcome)
+    assert "NaN or Inf" not in told(outcome)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msprobe.format import reader
 from msprobe.log import logger
 from msprobe.writer import CloseReport, StepWriter, flush_all, growing_file, step_files, step_writer
+from msprobe.writer.entry import Entry
 from msprobe.writer.flusher import flusher
 from writer.interruption import interrupted
 
@@ -581,3 +582,33 @@ def test_much_that_is_done_overtakes_what_is_not(tmp_path: Path, monkeypatch: py
     writer.finish(early)
     writer.close()
     assert list(json.loads((tmp_path / "dump.json").read_text())["data"]) == ["later", "early"]
+
+
+class _FinishedMeanwhile(Entry):
+    """Another thread finishes it just after somebody has looked whether it is done."""
+
+    __slots__ = ()
+    looks = 0
+
+    @property
+    def done(self) -> bool:  # type: ignore[override]
+        _FinishedMeanwhile.looks += 1
+        return _FinishedMeanwhile.looks > 1
+
+    @done.setter
+    def done(self, value: bool) -> None:
+        pass
+
+
+def test_an_entry_that_is_finished_during_a_flush_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_writer, "_MAX_HELD", 100)
+    monkeypatch.setattr(_FinishedMeanwhile, "looks", 0)
+    writer = StepWriter(tmp_path, task="statistics", level="mix")
+    early = writer.add("early", {"x": 0})
+    writer.add("later", {"x": "y" * 200}, True)
+    turning = writer.add("turning", {"x": 1})
+    turning.__class__ = _FinishedMeanwhile
+    writer.flush()
+    writer.finish(early)
+    assert writer.close().lost == 0
+    assert sorted(json.loads((tmp_path / "dump.json").read_text())["data"]) == ["early", "later", "turning"]

@@ -46,9 +46,11 @@ def examine_structure(pair: DumpPair, options: Options, tasks: tuple[str, str], 
     """
     notes: list[str] = []
     if tasks[0] != tasks[1]:
-        notes.append(f"the target was recorded with task {tasks[0]}, the golden run with task {tasks[1]}: the calls are compared, no values")
+        told = f"the target was recorded with task {tasks[0]}, the golden run with task {tasks[1]}"
+        notes.append(f"{told}: the calls are compared, no values")
     if levels[0] != levels[1]:
-        notes.append(f"the target was recorded at level {levels[0]}, the golden run at {levels[1]}: calls of one level only have no partner")
+        told = f"the target was recorded at level {levels[0]}, the golden run at {levels[1]}"
+        notes.append(f"{told}: calls of one level only have no partner")
     parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes), stacks_of(pair.golden, notes)
     sides = [_calls(pair.target, parents[0], stacks[0]), _calls(pair.golden, parents[1], stacks[1])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -172,6 +173,9 @@ def _directories(config: Config) -> Iterator[Problem]:
     if config.load is not None:
         reason = why_not_directory(config.load.path)
         if reason:
+            yield ("load", "path"), config.load.path, reason
+        elif config.load.dump_after_load and os.path.realpath(config.load.path) == os.path.realpath(config.dump_path):
+            reason = 'is the same directory as "dump_path", so recording would overwrite what is loaded: record into another one'
             yield ("load", "path"), config.load.path, reason
     if config.ops_dir is not None:
         reason = why_not_directory(config.ops_dir)

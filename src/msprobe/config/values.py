@@ -181,7 +181,8 @@ DiffNums: TypeAlias = Annotated[
     int, PlainValidator(_diff_nums), WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": -1}]})
 ]
 
-_MODULE_CALL = re.compile(r"Module\..+\.forward\.[0-9]+")
+_MODULE_CALL = re.compile(r"Module\..+\.forward\.(0|[1-9][0-9]*)")
+_OF_A_FILE = re.compile(r"(Module\..+\.forward\.[0-9]+)(\.(?:input|kwargs|output|parameters)\..+)")
 
 
 def _module_call(value: Any) -> str:
@@ -192,16 +193,20 @@ def _module_call(value: Any) -> str:
     if not value.startswith("Module."):
         raise wrong('must start with "Module."')
     if not _MODULE_CALL.fullmatch(value):
-        raise wrong('must end with ".forward.N", N being the number of the call, counted from 0')
+        file = _OF_A_FILE.fullmatch(value)
+        hint = f'; leave out "{file.group(2)}"' if file else "; without zeros before it" if re.search(r"\.forward\.0[0-9]+$", value) else ""
+        raise wrong(f'must end with ".forward.N", N being the number of the call, counted from 0{hint}')
     return value
 
 
 def _non_empty_unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise wrong("must name at least one module call; an empty list does not mean all")
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise wrong(f'names "{twice}" twice')
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise wrong(f'names "{name}" twice')
+        seen.add(name)
     return names
 
 
@@ -209,7 +214,12 @@ ModuleCalls: TypeAlias = Annotated[
     tuple[Annotated[str, PlainValidator(_module_call)], ...],
     AfterValidator(_non_empty_unique),
     WithJsonSchema(
-        {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "pattern": r"^Module\..+\.forward\.[0-9]+$"}}
+        {
+            "type": "array",
+            "minItems": 1,
+            "uniqueItems": True,
+            "items": {"type": "string", "pattern": r"^Module\..+\.forward\.(0|[1-9][0-9]*)$"},
+        }
     ),
 ]
 

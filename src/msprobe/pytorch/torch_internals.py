@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch.autograd import forward_ad
 from torch.autograd import graph as _graph
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -284,6 +285,14 @@ def script_hook_stubs() -> tuple[Any, str] | None:
 is_functorch_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
 
 
+def forward_tangent(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tangent that a tensor carries in forward-mode differentiation; None outside of it."""
+    if forward_ad._current_level < 0:
+        return None
+    tangent: torch.Tensor | None = forward_ad.unpack_dual(tensor).tangent
+    return tangent
+
+
 def finished_collective(tensor: Any) -> torch.Tensor:
     """The result behind an AsyncCollectiveTensor, waited for; the tensor itself stays as it is."""
     return torch.ops._c10d_functional.wait_tensor(tensor.elem)
@@ -319,6 +328,11 @@ def force_eager() -> Callable[[], None] | None:
         eval_frame._set_stance(before)
 
     return restore
+
+
+def compiling_is_loaded() -> bool:
+    """Whether `torch.compile` was used in this process, or dynamo imported."""
+    return "torch._dynamo.eval_frame" in sys.modules
 
 
 def while_tracing(function: Callable[..., Any]) -> Callable[..., Any]:

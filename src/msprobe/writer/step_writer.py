@@ -336,8 +336,9 @@ class StepWriter:
         first = next((i for i, entry in enumerate(ordered) if not entry.done), len(ordered))
         done, rest = ordered[:first], ordered[first:]
         if sum(len(entry.text) for entry in rest) > _MAX_HELD:
-            done += [entry for entry in rest if entry.done]
-            rest = [entry for entry in rest if not entry.done]
+            held, rest = rest, []
+            for entry in held:  # asked once: other threads finish entries meanwhile, and what changes sides between two looks is lost
+                (done if entry.done else rest).append(entry)
         for first in range(0, len(done), _BATCH):
             self._commit(done[first : first + _BATCH])
         self._pending = rest

@@ -209,3 +209,17 @@ def test_the_files_that_the_recorder_wrote_for_odd_arguments(tmp_path: Path) -> 
         model(*args, **kwargs)
     assert values(model.inner.args, model.inner.kwargs) == [100.0 + i for i in range(9)]  # type: ignore[union-attr,arg-type]
     assert values(args, kwargs) == [float(i) for i in range(9)]
+
+
+def test_a_container_in_two_places_is_one_again(tmp_path: Path) -> None:
+    x, y = torch.zeros(2), torch.zeros(3)
+    shared = [x]
+    files = {f"{role}.0": torch.ones(2) for role in ("input.0", "input.1", "kwargs.again")}
+    files |= {"input.2.inside.0": torch.ones(2), "input.3.0": torch.ones(3), "input.4.0": torch.ones(3) + 1}
+    other = [y]
+    inner = given(tmp_path, files, shared, shared, {"inside": shared}, other, other, again=shared)
+    first = inner.args[0]
+    assert first[0].tolist() == [1, 1] and first is not shared and shared[0] is x
+    assert inner.args[1] is first and inner.args[2]["inside"] is first and inner.kwargs["again"] is first
+    assert inner.args[3] is not inner.args[4]  # the files differ
+    assert (inner.args[3][0].tolist(), inner.args[4][0].tolist()) == ([1, 1, 1], [2, 2, 2])

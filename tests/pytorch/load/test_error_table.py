@@ -50,6 +50,22 @@ def test_source_step_is_not_there(tmp_path: Path) -> None:
     assert text == f'"load"."source_step" is 12: {root} has step0, step1, step2, step3, step4, step5, step6, step7 and 2 more only'
 
 
+@pytest.mark.parametrize("spelling", ["source", "source/", "./source", "other/../source", "link"])
+def test_what_is_loaded_cannot_be_recorded_over(tmp_path: Path, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = source(tmp_path, {f"{TAKES}.input.0": torch.ones(2)}, place="rank0")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(root)
+    monkeypatch.chdir(tmp_path)
+    load = {"path": str(root), "modules": [GOOD]}
+    path = tmp_path / "config.json"
+    config: dict[str, Any] = {"dump_path": spelling, "load": {**load, "dump_after_load": True}}
+    path.write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match='is the same directory as "dump_path", so recording would overwrite what is loaded'):
+        PrecisionDebugger(config_path=str(path))
+    path.write_text(json.dumps({**config, "load": load}))  # nothing is recorded
+    PrecisionDebugger(config_path=str(path))
+
+
 @pytest.mark.parametrize(
     ("modules", "text"),
     [
@@ -66,9 +82,19 @@ def test_source_step_is_not_there(tmp_path: Path) -> None:
             ["Module.inner.Takes.backward.0"],
             '[0] is "Module.inner.Takes.backward.0": only inputs of forward calls can be loaded, the name must not contain .backward.',
         ),
+        (
+            [f"{GOOD}.input.0.pt"],
+            f'[0] is "{GOOD}.input.0.pt": must end with ".forward.N", N being the number of the call, counted from 0; '
+            'leave out ".input.0.pt"',
+        ),
+        (
+            ["Module.inner.Takes.forward.01"],
+            '[0] is "Module.inner.Takes.forward.01": must end with ".forward.N", N being the number of the call, counted from 0; '
+            "without zeros before it",
+        ),
         ([GOOD, GOOD], f' is ["{GOOD}", "{GOOD}"]: names "{GOOD}" twice'),
     ],
-    ids=["empty", "text", "null", "number", "no Module", "no number", "backward", "twice"],
+    ids=["empty", "text", "null", "number", "no Module", "no number", "backward", "name of a file", "zeros", "twice"],
 )
 def test_modules(tmp_path: Path, modules: Any, text: str) -> None:
     root = source(tmp_path, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -13,6 +14,7 @@ from capturing import forget_debugger
 from overriding import TAKES, ZERO, Around, clean, configured, numbered, overridden, source, value
 
 from msprobe.errors import MsprobeException
+from msprobe.pytorch import PrecisionDebugger
 
 
 def test_one_step_of_the_source_for_all(tmp_path: Path) -> None:
@@ -38,8 +40,75 @@ def test_a_step_that_the_source_does_not_have_is_told_and_the_next_is_loaded(tmp
         debugger.step()
     assert seen == [0, 1, 0]
     told = [line for line in log if "nothing is replaced in this step" in line]
-    assert [line.split(":")[0] for line in told] == ["WARNING [load] step 0", "WARNING [load] step 2"]
+    assert [line.split(":")[0] for line in told] == ["WARNING [load] step 0"]
     assert f'{tmp_path / "source"} has no step0; "source_step" loads one step of it in every step' in told[0]
+
+
+def test_steps_without_a_source_are_told_once_and_counted_at_the_end(tmp_path: Path, log: list[str]) -> None:
+    source(tmp_path, {f"{TAKES}.input.0": torch.ones(2)}, step=3)
+    model = Around()
+    debugger = configured(tmp_path, [TAKES])
+    for _ in range(8):
+        debugger.start(model)
+        model(ZERO)
+        debugger.step()
+    assert len([line for line in log if "nothing is replaced in this step" in line]) == 1
+    assert PrecisionDebugger._session is not None and PrecisionDebugger._session.override is not None
+    PrecisionDebugger._session.override.at_exit()
+    assert log[-1] == "WARNING [load] nothing was replaced in 7 steps, for which there was no source: 0-2, 4-7"
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"], ids=["missing", "damaged"])
+def test_a_file_that_cannot_be_loaded_in_any_step_is_told_once(tmp_path: Path, log: list[str], content: bytes | None) -> None:
+    for step in range(3):
+        root = source(tmp_path, {}, step=step)
+        if content is not None:
+            (root / f"step{step}" / "proc1" / "dump_tensor_data" / f"{TAKES}.input.0.pt").write_bytes(content)
+    model = Around()
+    debugger = configured(tmp_path, [TAKES])
+    for _ in range(3):
+        debugger.start(model)
+        model(ZERO)
+        debugger.step()
+    assert len([line for line in log if line.startswith("WARNING")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (
+            {"task": "statistics", "level": "L0"},
+            'the dump was recorded with task "statistics", and only task "tensor" writes tensor files',
+        ),
+        ({"task": "tensor", "level": "L1"}, "the dump was recorded at level L1, which has no modules; L0 and mix do"),
+    ],
+    ids=["statistics", "L1"],
+)
+def test_a_dump_that_can_be_no_source_says_so_once(tmp_path: Path, log: list[str], how: dict[str, Any], why: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"dump_path": str(tmp_path / "source"), **how}))
+    model = Around()
+    debugger = PrecisionDebugger(config_path=str(path))
+    debugger.start(model)
+    model(ZERO + 0, ZERO + 1)
+    debugger.stop()
+    debugger.step()
+    forget_debugger()
+    log.clear()
+    with overridden(tmp_path, [TAKES], model):
+        model(ZERO, torch.ones(2))
+    assert [line for line in log if line.startswith("WARNING")] == [
+        f"WARNING [load] no source for {TAKES}.input.0, nor for any other call: {why}; the values that arrived are kept"
+    ]
+
+
+def test_a_call_that_the_dump_does_not_have(tmp_path: Path, log: list[str]) -> None:
+    root = source(tmp_path, {}, dump={"Module.other.Takes.forward.0": {}})
+    with overridden(tmp_path, [TAKES], model := Around()):
+        model(ZERO)
+    file = root / "step0" / "proc1" / "dump_tensor_data" / f"{TAKES}.input.0.pt"
+    told = f"no source for {TAKES}.input.0: {file} does not exist (the dump has no such call); the value that arrived is kept"
+    assert f"WARNING [load] {told}" in log
 
 
 def test_a_missing_file_leaves_the_value(tmp_path: Path, log: list[str]) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from capturing import forget_debugger
 from overriding import TAKES, ZERO, Around, Takes, clean, configured, numbered, overridden, source, value
 from torch import nn
+
+from msprobe.pytorch.load import targets
 
 
 def test_entries_that_never_came(tmp_path: Path, log: list[str]) -> None:
@@ -98,3 +104,76 @@ def test_a_forward_error_by_a_mismatch_is_the_users_and_the_next_step_works(tmp_
     assert torch.equal(model(torch.zeros(2, 3)), model.inner(torch.ones(2, 3)))
     debugger.step()
     assert clean(model)
+
+
+def test_a_second_name_of_a_module(tmp_path: Path, log: list[str]) -> None:
+    numbered(tmp_path)
+    model = Around()
+    model.again = nn.Sequential(model.inner)
+    with overridden(tmp_path, ["Module.again.0.Takes.forward.0"], [nn.Identity(), model]):
+        pass
+    forget_debugger()
+    with overridden(tmp_path, ["Module.1.again.0.Takes.forward.0"], [nn.Identity(), torch.compile(model, backend="eager")]):
+        pass
+    told = [line for line in log if "invalid module" in line]
+    assert "same module" not in told[0]
+    assert told[1] == (
+        "WARNING [load] invalid module: Module.1.again.0.Takes.forward.0: "
+        '"1.again.0" is the same module as "Module.1.inner.Takes": its calls are recorded, and counted, under that name'
+    )
+
+
+def test_many_wrong_entries_are_compared_with_few_names(tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding what looks alike costs time for every name of the model: a thousand wrong entries would take minutes."""
+    compared: list[int] = []
+    monkeypatch.setattr(targets, "get_close_matches", lambda wanted, names, n, cutoff: compared.append(len(names)) or [])
+    monkeypatch.setattr(targets, "_MOST_COMPARED", 250)
+    model = nn.Module()
+    source(tmp_path, {})
+    model.layers = nn.ModuleList([nn.Identity() for _ in range(99)])
+    wrapped = [f"Module.module.layers.{n}.Identity.forward.0" for n in range(99)]  # a wrapper that is not there: known without comparing
+    with overridden(tmp_path, [*wrapped, *(f"Module.else.{n}.Identity.forward.0" for n in range(99))], model):
+        pass
+    told = [line for line in log if "invalid module" in line]
+    assert len(told) == 198 and told[7].endswith('no module "module.layers.7"; did you mean "Module.layers.7.Identity"?')
+    assert compared == [100, 100, 100]
+
+
+def test_a_wrapper_that_the_source_did_not_have(tmp_path: Path, log: list[str]) -> None:
+    model = nn.Module()
+    source(tmp_path, {})
+    model.module = Around()
+    with overridden(tmp_path, [TAKES], model):
+        pass
+    assert f'WARNING [load] invalid module: {TAKES}: the model has no module "inner"; did you mean "Module.module.inner.Takes"?' in log
+
+
+def test_another_layout(tmp_path: Path, log: list[str]) -> None:
+    source(tmp_path, {f"{TAKES}.input.0": torch.eye(2).to_sparse()})
+    with overridden(tmp_path, [TAKES], model := Around()):
+        model(torch.zeros(2, 2))
+    assert isinstance(model.inner, Takes) and model.inner.args[0].is_sparse
+    told = (
+        "source shape=[2, 2] dtype=torch.float32 layout=torch.sparse_coo vs current shape=[2, 2] dtype=torch.float32 layout=torch.strided"
+    )
+    assert f"WARNING [load] tensor mismatch for {TAKES}.input.0: {told}, override may cause forward error" in log
+
+
+COMPILES_LATE = """
+import json, sys, torch
+from msprobe.pytorch import PrecisionDebugger
+model = torch.nn.Sequential(torch.nn.ReLU())
+debugger = PrecisionDebugger(config_path=sys.argv[1])
+debugger.start(model)
+torch.compile(model, backend="eager")(torch.zeros(2))
+debugger.stop()
+"""
+
+
+def test_code_that_is_compiled_after_the_start(tmp_path: Path) -> None:
+    root = source(tmp_path, {"Module.0.ReLU.forward.0.input.0": torch.ones(2)})
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"load": {"path": str(root), "modules": ["Module.0.ReLU.forward.0"]}}))
+    done = subprocess.run([sys.executable, "-c", COMPILES_LATE, str(config)], capture_output=True, text=True, check=True)
+    said = done.stdout + done.stderr
+    assert "Module.0.ReLU.forward.0 (never called, or in code that was first compiled after start(), which is not seen" in said

@@ -9,6 +9,9 @@ import pytest
 import torch
 from overriding import TAKES, Around, Takes, bits, given, overridden, source
 from torch import nn
+from torch.autograd import forward_ad
+
+from msprobe.pytorch.load.values import tensor_like
 
 NAN = torch.tensor([0x7FC00001, 0x7F800001, -1], dtype=torch.int32).view(torch.float32)
 """A quiet NaN with a payload, a signalling one, one with the sign bit."""
@@ -268,6 +271,15 @@ def test_cast(tmp_path: Path, log: list[str]) -> None:
     assert not any("mismatch" in line for line in log)
 
 
+def test_what_is_finite_stays_so_where_that_is_asked() -> None:
+    recorded = torch.tensor([torch.finfo(torch.float32).min, float("-inf"), float("nan"), 1.0])
+    for dtype in (torch.bfloat16, torch.float16):
+        found = tensor_like(recorded, torch.zeros(4, dtype=dtype), dtype, finite=True)
+        assert found.dtype is dtype
+        assert found[0] == torch.finfo(dtype).min and found[1] == float("-inf") and found[2].isnan() and found[3] == 1
+        assert tensor_like(recorded, torch.zeros(4, dtype=dtype), dtype)[0] == float("-inf")
+
+
 @pytest.mark.parametrize(
     ("recorded", "current"), [(torch.complex64, torch.float32), (torch.float32, torch.int64), (torch.bool, torch.float8_e5m2)]
 )
@@ -316,3 +328,19 @@ def test_inside_torch_func_nothing_is_replaced_and_it_is_told(tmp_path: Path, lo
         found = torch.func.grad(loss)(parameters)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert any("inside a torch.func transform and is not replaced" in line for line in log)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tangents_of_forward_mode_are_carried_over(tmp_path: Path, requires_grad: bool) -> None:
+    source(tmp_path, {f"{TAKES}.input.0": torch.tensor([2.0, 3.0]), f"{TAKES}.input.1": torch.tensor([4.0, 5.0], dtype=torch.float64)})
+    model = Around()
+    x = torch.zeros(2, requires_grad=requires_grad)
+    with forward_ad.dual_level(), overridden(tmp_path, [TAKES], model):
+        dual = forward_ad.make_dual(x, torch.tensor([1.0, 10.0]))
+        model(dual, dual * 3)
+        seen, other = (forward_ad.unpack_dual(a**2) for a in model.inner.args)  # type: ignore[union-attr]
+        assert seen.primal.tolist() == [4, 9] and seen.tangent.tolist() == [4, 60]
+        assert other.primal.tolist() == [16, 25] and other.tangent.tolist() == [24, 300] and other.tangent.dtype is torch.float64
+        if requires_grad:
+            (seen.primal.sum() + other.primal.sum()).backward()
+            assert x.grad is not None and x.grad.tolist() == [4 + 3 * 8, 6 + 3 * 10]

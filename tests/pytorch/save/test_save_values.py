@@ -256,3 +256,46 @@ def test_dtensor(tmp_path: Path) -> None:
     assert [record["Max"] for record in step.data["d.0.debug"]] == [1.0, 3.0]
     assert [record["Max"] for record in step.data["d_grad.0.debug"]] == [3.0, 1.0]
     assert step.data["d.0.debug"][0]["type"] == "torch.distributed.tensor.DTensor"
+
+
+class Unnamed(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise RuntimeError("asked")
+
+
+class OfUnnamed(metaclass=Unnamed):
+    pass
+
+
+class Endless(list):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        while True:
+            yield 1.0
+
+
+class Unmeasured(list):  # type: ignore[type-arg]
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+def test_classes_that_hide_their_name_or_have_no_end(tmp_path: Path) -> None:
+    def body(debugger: Any) -> None:
+        debugger.save([OfUnnamed(), 1], "unnamed")
+        debugger.save(Endless([0, 0]), "endless")
+        debugger.save(Unmeasured([1]), "unmeasured")
+
+    step = save(tmp_path, body)
+    assert step.data["unnamed.0.debug"] == [None, {"type": "int", "value": 1}]
+    assert "unnamed.0.debug: 0: OfUnnamed could not be recorded: RuntimeError" in step.errors
+    assert step.data["endless.0.debug"] == [{"type": "float", "value": 1.0}] * 2
+    assert step.data["unmeasured.0.debug"] == [{"type": "int", "value": 1}]
+
+
+def test_a_tensor_as_a_key_is_not_spelled_by_its_values(tmp_path: Path) -> None:
+    """The state of an optimizer has parameters for keys."""
+    weight = nn.Parameter(torch.rand(2))
+
+    def body(debugger: Any) -> None:
+        debugger.save({weight: {"step": 1}, torch.ones(1): 2, "Parameter#3": 3, nn.Parameter(torch.ones(1)): 4}, "state")
+
+    assert list(save(tmp_path, body).data["state.0.debug"]) == ["Parameter#0", "Tensor#1", "Parameter#3", "Parameter#3#Parameter3"]

@@ -10,7 +10,6 @@ from msprobe.comparison.alignment.siblings import Siblings, Tree
 from msprobe.comparison.alignment.side import Side
 from msprobe.comparison.names import forward_of
 
-
 Again = Mapping[str, str]
 
 

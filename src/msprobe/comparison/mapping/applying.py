@@ -9,7 +9,7 @@ from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import Side, path_of
 from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, without_dims
 from msprobe.comparison.mapping.fused import Fused, fused_calls, rows_of
-from msprobe.comparison.mapping.places import Modules, Use, uses
+from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
 from msprobe.comparison.mapping.rules import How, TensorRules
 from msprobe.comparison.match import Around, CallPair, Matching
 from msprobe.comparison.names import forward_of
@@ -119,6 +119,8 @@ def _with_rule(pair: CallPair, use: Use, masks: _Masks, directories: tuple[Path,
         ours: Row = row
         if use.how.mask is not None or (use.how.flatten is not None and _dims(theirs) < _dims(row)):
             ours = composed_row([Part(directories[0], row)], without_dims(use.how), theirs, mask[0])
+            if use.how.mask is not None:  # how many elements are left of each is seen when the masks are read
+                ours = ours._replace(shape=theirs.shape, value=theirs.value)
     except CannotCompose:
         return pair
     if use.how.mask is not None and mask[1] is None:
@@ -135,12 +137,8 @@ def _dims(row: Row) -> int:
 
 
 def _keys(use: Use, direction: str) -> tuple[str, list[str]]:
-    """Where the values lie in a call of this direction: the gradient of an output is what comes into the backward call."""
-    keys = [use.target.key, *(place.key for place in use.golden)]
-    if direction == "backward":
-        keys = [f"input{key[6:]}" if key.startswith("output") and not use.how.sum else "" for key in keys]
-    elif direction == "parameters_grad":
-        keys = [key.removeprefix("parameters.") if key.startswith("parameters.") else "" for key in keys]
+    """Where the values lie in a call of this direction."""
+    keys = [key_in(key, direction, not use.how.sum) for key in (use.target.key, *(place.key for place in use.golden))]
     return keys[0], keys[1:]
 
 

@@ -27,7 +27,8 @@ def grouped(target: Mapping[int, Path], golden: Mapping[int, Path], groups: Grou
     lists = [tuple(group) for group in groups] or [tuple(sorted(many))]
     missing = sorted({rank for group in lists for rank in group if rank not in many})
     if missing:
-        return f"the mapping file's group names rank {missing[0]}, of which there is no dump; there are: {', '.join(map(str, sorted(many)))}"
+        have = ", ".join(map(str, sorted(many)))
+        return f"the mapping file's group names rank {missing[0]}, of which there is no dump; there are: {have}"
     if len(lists) != len(few):
         return (
             f"{len(many)} ranks in {len(lists)} groups on one side and {len(few)} ranks on the other cannot be paired;"

@@ -11,7 +11,7 @@ from msprobe.comparison.mapping.names import fill, match
 from msprobe.comparison.mapping.rules import How, TensorRule
 from msprobe.comparison.rows import Call
 
-_ROLES = frozenset({"input", "output", "parameters"})
+_ROLES = frozenset({"input", "output", "parameters", "grad"})
 
 
 class Place(NamedTuple):
@@ -27,6 +27,25 @@ class Use(NamedTuple):
     target: Place
     golden: tuple[Place, ...]
     how: How
+
+
+def key_in(key: str, direction: str, through: bool = True) -> str:
+    """Where what a rule calls `key` stands in an entry of this direction; "" where it does not.
+
+    The gradient of an output comes into the backward call, that of an input goes out of it.
+
+    Args:
+        through: what is said of a value holds for its gradient too, as for tensors that are joined and not for terms of a sum.
+    """
+    if direction == "forward":
+        return "" if key.startswith("grad.") else key
+    if direction == "parameters_grad":
+        return key.removeprefix("parameters.") if key.startswith("parameters.") else ""
+    if key.startswith("grad.output"):
+        return f"input{key[11:]}"
+    if key.startswith("grad.input"):
+        return f"output{key[10:]}"
+    return f"input{key[6:]}" if through and key.startswith("output") else ""
 
 
 class Modules:
@@ -53,7 +72,7 @@ class Modules:
 
 
 def key_of(rest: Sequence[str]) -> str:
-    """`output.0` as it is; `weight` as `parameters.weight`."""
+    """`output.0` and `grad.input.0` (the gradient of that input) as they are; `weight` as `parameters.weight`."""
     return ".".join(rest) if rest[0] in _ROLES else ".".join(("parameters", *rest))
 
 
@@ -75,7 +94,7 @@ def _uses(rule: TensorRule, target: Modules, golden: Modules) -> Iterator[Use]:
         if stars is None:
             continue
         key = key_of(parts[len(own) :])
-        if not any(row.key == key for row in calls[0].rows):
+        if not key.startswith("grad.") and not any(row.key == key for row in calls[0].rows):
             continue
         places = [golden.place(fill(name, stars)) for name in rule.golden]
         known = tuple(place for place in places if place is not None)

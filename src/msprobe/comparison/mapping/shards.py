@@ -13,12 +13,13 @@ from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.composed import Part, composed_row, shape
 from msprobe.comparison.mapping.fused import joined_along
-from msprobe.comparison.mapping.places import Modules, key_of
 from msprobe.comparison.mapping.names import match
+from msprobe.comparison.mapping.places import Modules, key_in, key_of
 from msprobe.comparison.mapping.rules import How, TensorRules
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
 
+_Told = dict[tuple[str, str, str], int | str]
 _LINEAR = frozenset({"linear", "matmul", "__matmul__", "mm", "addmm", "bmm"})
 
 
@@ -37,10 +38,10 @@ def joined_ranks(
     return [_joined(pair, ranks, side, told) for pair in pairs]
 
 
-def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> dict[tuple[str, str], int | str]:
-    """(path of a module of the target, key) -> dimension, or "sum"."""
+def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> _Told:
+    """(path of a module of the target, direction, key there) -> dimension, or "sum"."""
     modules = Modules([pair.target for pair in pairs if pair.target is not None])
-    found: dict[tuple[str, str], int | str] = {}
+    found: _Told = {}
     for rule in rules.rules:
         if rule.how.shard is None:
             continue
@@ -48,19 +49,26 @@ def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> dict[tuple[str, str]
         for path in modules.forward:
             own = path.split(".")
             if len(own) < len(parts) and match(parts[: len(own)], own) is not None:
-                found[path, key_of(parts[len(own) :])] = rule.how.shard
+                for direction in ("forward", "backward", "parameters_grad"):
+                    key = key_in(key_of(parts[len(own) :]), direction, rule.how.shard != "sum")
+                    if key:
+                        found[path, direction, key] = rule.how.shard
     return found
 
 
 def _joined(
-    pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: Mapping[tuple[str, str], int | str]
+    pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: _Told
 ) -> CallPair:
     sharded = (pair.target, pair.golden)[side]
     if pair.target is None or pair.golden is None or sharded is None:
         return pair
     others = [calls.get(sharded.name) for _, calls in ranks]
     by_key = [{row.key: row for row in call.rows} if call is not None else {} for call in others]
-    hows = {id(both): _how(pair, both, side, [rows.get(both[side].key) for rows in by_key], told) for both in pair.rows if both[side] is not None}  # type: ignore[union-attr]
+    hows: dict[int, How | None] = {}
+    for both in pair.rows:
+        row = both[side]
+        if row is not None:
+            hows[id(both)] = _how(pair, both, side, [known.get(row.key) for known in by_key], told)
     terms = _adds_up(pair, hows, side)
     rows: list[RowPair] = []
     for both in pair.rows:
@@ -76,15 +84,14 @@ def _joined(
 
 
 def _how(
-    pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: Mapping[tuple[str, str], int | str]
+    pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: _Told
 ) -> How | None:
     ours, theirs = both
     if ours is None or theirs is None or ours.kind != "tensor" or any(part is None for part in parts):
         return None
     assert pair.target is not None
     if pair.target.parts.is_module:
-        key = _forward_key(ours.key, pair.target.parts.direction)
-        dim = told.get((path_of(pair.target.parts.base), key))
+        dim = told.get((path_of(pair.target.parts.base), pair.target.parts.direction, ours.key))
         if dim is not None:
             return How(sum=True) if dim == "sum" else How(concat=int(dim))
     whole = shape((ours, theirs)[1 - side])
@@ -93,12 +100,6 @@ def _how(
         return None
     dim = joined_along(whole, [known for known in shapes if known is not None])
     return How(concat=dim) if dim is not None else None
-
-
-def _forward_key(key: str, direction: str) -> str:
-    if direction == "backward" and key.startswith("input"):
-        return f"output{key[5:]}"
-    return f"parameters.{key}" if direction == "parameters_grad" else key
 
 
 def _adds_up(pair: CallPair, hows: Mapping[int, How | None], side: int) -> bool:

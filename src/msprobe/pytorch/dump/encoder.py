@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,26 @@ _WIDE = 1 << 4096
 """Integers beyond it are recorded as text."""
 _describe = numerics.describe
 _describe_each, _describe_items = numerics.describe_each, numerics.describe_items
+_NAME_OF_CLASS = type.__dict__["__name__"].__get__
+_PLAIN_CONTAINERS = (list, tuple, dict)
 _CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
+
+def class_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass makes of being asked."""
+    return str(_NAME_OF_CLASS(kind))
+
+
+def _items(value: Any, kind: type, items: Iterable[Any]) -> Iterable[Any]:
+    """What is in a container; of a user's own class no more than it says it holds, which may have no end."""
+    if kind in _PLAIN_CONTAINERS:
+        return items
+    try:
+        most = len(value)
+    except Exception as error:
+        let_through(error)
+        most = _MAX_CONTAINERS
+    return islice(items, most)
 
 
 class Side:
@@ -127,7 +147,7 @@ class Encoder:
             return self._other(value, kind, path, side)
         except Exception as error:  # whatever a user's object does when looked at stays out of the user's run
             let_through(error)
-            self._report(side.entry, f"{side.role} {'.'.join(path)}: {kind.__name__} could not be recorded: {type(error).__name__}")
+            self._report(side.entry, f"{side.role} {'.'.join(path)}: {class_name(kind)} could not be recorded: {class_name(type(error))}")
             return None
 
     def gradient(self, gradient: Any, slot: int | str, side: Side) -> Record:
@@ -236,16 +256,17 @@ class Encoder:
     def _container(self, value: Any, kind: type, path: Path, side: Side) -> Record:
         if issubclass(kind, Mapping):
             records: dict[str, Record] = {}
-            for key, item in value.items():
-                text = str(key)
+            for key, item in _items(value, kind, value.items()):
+                # The text of a tensor is its values: no two runs would have a key in common.
+                text = f"{class_name(type(key))}#{len(records)}" if issubclass(type(key), _Tensor) else str(key)
                 if text in records:  # 1 and "1"
-                    text = f"{text}#{type(key).__name__}{len(records)}"
+                    text = f"{text}#{class_name(type(key))}{len(records)}"
                 records[text] = self.value(item, (*path, text), side)
             return records
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return {k: self.value(v, (*path, k), side) for k, v in zip(kind._fields, value, strict=False)}
         if issubclass(kind, list | tuple):
-            return [self.value(v, (*path, str(i)), side) for i, v in enumerate(value)]
+            return [self.value(v, (*path, str(i)), side) for i, v in enumerate(_items(value, kind, value))]
         return {f.name: self._field(value, f.name, path, side) for f in dataclasses.fields(value)}
 
     def _field(self, value: Any, name: str, path: Path, side: Side) -> Record:
@@ -253,7 +274,7 @@ class Encoder:
             item = getattr(value, name, None)
         except Exception as error:
             let_through(error)
-            self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {type(error).__name__}")
+            self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {class_name(type(error))}")
             return self.left_out((*path, name), side)
         return self.value(item, (*path, name), side)
 

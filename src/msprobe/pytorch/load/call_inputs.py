@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -14,13 +15,18 @@ from msprobe.errors import DumpFormatError
 from msprobe.format.tensor_file import TensorData
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
-from msprobe.pytorch.load.containers import Rebuilding
+from msprobe.pytorch.load.containers import Copies, Rebuilding
 from msprobe.pytorch.load.hooking import Exchanged
 from msprobe.pytorch.load.source import StepSource, read_tensor
 from msprobe.pytorch.load.values import in_place_of, shape_and_dtype
 
 Observe: TypeAlias = Callable[[str, str, tuple[str, ...], torch.Tensor, TensorData], None]
 """`observe(entry, role, path, arrived, loaded)`, before a tensor is replaced: entry "Module.x.C.forward.0", role "input" or "kwargs"."""
+
+
+class Warn(Protocol):
+    def __call__(self, text: str, about: str = "") -> None: ...
+
 
 Loaded: TypeAlias = "TensorData | torch.Tensor"
 _CUT = "; the shapes differ, so the graph is cut here: no gradient flows to what made the current tensor"
@@ -44,12 +50,13 @@ class CallInputs:
 
     Args:
         cast: whether a loaded tensor is converted to the dtype of the one that it replaces.
-        warn: tells a text, once.
+        warn: tells a text, once; or once for what it is about.
         observe: is shown every tensor before it is replaced.
+        finite: finite values stay finite in the conversion.
     """
 
-    def __init__(self, cast: bool, warn: Callable[[str], None], observe: Observe | None = None) -> None:
-        self._cast, self._warn, self._observe = cast, warn, observe
+    def __init__(self, cast: bool, warn: Warn, observe: Observe | None = None, finite: bool = False) -> None:
+        self._cast, self._warn, self._observe, self._finite = cast, warn, observe, finite
         self.replaced = 0
         """Tensors so far."""
         self._converted: set[str] = set()
@@ -67,9 +74,13 @@ class CallInputs:
         """
         call = _Call(source, entry, silent)
         before = self.replaced
+        copies: Copies = {}
 
         def walk(role: str, value: Any, name: str) -> Any:
-            return Rebuilding(lambda tensor, path: self._one(call, role, path, tensor), self._left_alone(entry)).value(value, (name,))
+            def exchange(tensor: torch.Tensor, path: tuple[str, ...]) -> torch.Tensor:
+                return self._one(call, role, path, tensor)
+
+            return Rebuilding(exchange, self._left_alone(entry), copies).value(value, (name,))
 
         new_args = tuple(walk("input", value, str(i)) for i, value in enumerate(args))
         new_kwargs = {key: walk("kwargs", value, key) for key, value in kwargs.items()}
@@ -93,11 +104,11 @@ class CallInputs:
                 self._show(call.entry, role, path, current, loaded)
             if same is None:
                 self._tell_difference(call, place, loaded, current)
-                same = in_place_of(current, loaded, current.dtype if self._cast else None)
+                same = in_place_of(current, loaded, current.dtype if self._cast else None, self._finite)
                 call.made.setdefault(id(current), []).append((loaded, same, current))
         except Exception as error:
             let_through(error)
-            self._warn(f"{place} could not be replaced, the value that arrived is kept: {_words(error)}")
+            self._warn(f"{place} could not be replaced, the value that arrived is kept: {_words(error)}", about=f"{place} unreadable")
             return current
         self.replaced += 1
         return same
@@ -110,15 +121,23 @@ class CallInputs:
         try:
             file, values = call.source.find(call.entry, role, path)
         except DumpFormatError as error:
-            self._warn(f"{error}: files are looked for by the names of the calls")
+            self._warn(f"{error}: files are looked for by the names of the calls", about="dump.json")
             file, values = call.source.find(call.entry, role, path)
         if values is not None:
             return values
         if not file.exists():
             if current.numel():  # there is no file of an empty tensor
-                self._warn(f"no source for {place}: {file} does not exist; the value that arrived is kept")
+                self._tell_missing(call, place, file)
             return None
         return read_tensor(file)
+
+    def _tell_missing(self, call: _Call, place: str, file: Path) -> None:
+        why, always = call.source.why_missing(call.entry)
+        if always:
+            self._warn(f"no source for {place}, nor for any other call: {why}; the values that arrived are kept", about=why)
+        else:
+            because = f" ({why})" if why else ""
+            self._warn(f"no source for {place}: {file} does not exist{because}; the value that arrived is kept", about=f"{place} missing")
 
     def _show(self, entry: str, role: str, path: tuple[str, ...], current: torch.Tensor, loaded: TensorData) -> None:
         assert self._observe is not None
@@ -132,12 +151,14 @@ class CallInputs:
         if call.silent:
             return
         shape, dtype = shape_and_dtype(loaded)
+        layout = loaded.layout if isinstance(loaded, torch.Tensor) else torch.strided
         here = list(current.shape)
-        same_dtype = dtype is current.dtype
-        if shape != here or not (same_dtype or self._cast):
+        same_dtype, same_layout = dtype is current.dtype, layout is current.layout
+        if shape != here or not same_layout or not (same_dtype or self._cast):
+            there, arrived = ("", "") if same_layout else (f" layout={layout}", f" layout={current.layout}")
             text = (
-                f"tensor mismatch for {place}: source shape={shape} dtype={dtype} vs current shape={here} dtype={current.dtype}, "
-                "override may cause forward error"
+                f"tensor mismatch for {place}: source shape={shape} dtype={dtype}{there} vs "
+                f"current shape={here} dtype={current.dtype}{arrived}, override may cause forward error"
             )
             if current.requires_grad and shape != here:
                 text += _CUT

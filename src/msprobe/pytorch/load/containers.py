@@ -14,6 +14,10 @@ from msprobe.contain import let_through
 
 Path = tuple[str, ...]
 Exchange = Callable[[torch.Tensor, Path], torch.Tensor]
+Changed = dict[Any, tuple[Any, Any]]
+"""Key -> what stood there, and what stands there now."""
+Copies = dict[int, list[tuple[Any, Changed, Any]]]
+"""id of a container -> it itself, which keeps the id from being used again, what was exchanged in a copy, and the copy."""
 _MAX_DEPTH = 200
 _MAX_CONTAINERS = 10_000
 
@@ -28,10 +32,12 @@ class Rebuilding:
     Args:
         exchange: `exchange(tensor, path)` gives what takes the tensor's place, the tensor itself to leave it.
         left_alone: called with the class of a container that holds tensors to exchange and cannot be copied.
+        copies: made so far in this call: a container that stands in two places is one again, if both get the same tensors.
     """
 
-    def __init__(self, exchange: Exchange, left_alone: Callable[[type], None]) -> None:
+    def __init__(self, exchange: Exchange, left_alone: Callable[[type], None], copies: Copies | None = None) -> None:
         self._exchange, self._left_alone = exchange, left_alone
+        self._copies: Copies = {} if copies is None else copies
         self._open: set[int] = set()
         self._containers = 0
 
@@ -49,17 +55,26 @@ class Rebuilding:
             return value
         self._open.add(id(value))
         try:
-            changed = {}
+            changed: Changed = {}
             for key, name, item in _items(value, kind, mapping, fields):
                 new = self.value(item, (*path, name))
                 if new is not item:
                     changed[key] = (item, new)
-            return _rebuilt(value, kind, changed, mapping, fields) if changed else value
+            return self._copy(value, kind, changed, mapping, fields) if changed else value
         except CannotRebuild:
             self._left_alone(kind)
             return value
         finally:
             self._open.discard(id(value))
+
+    def _copy(self, value: Any, kind: type, changed: Changed, mapping: bool, fields: bool) -> Any:
+        made = self._copies.setdefault(id(value), [])
+        for _, other, copied in made:
+            if other.keys() == changed.keys() and all(other[key][1] is new for key, (_, new) in changed.items()):
+                return copied
+        copied = _rebuilt(value, kind, changed, mapping, fields)
+        made.append((value, changed, copied))
+        return copied
 
 
 def _items(value: Any, kind: type, mapping: bool, fields: bool) -> Iterable[tuple[Any, str, Any]]:
@@ -82,7 +97,7 @@ def _items(value: Any, kind: type, mapping: bool, fields: bool) -> Iterable[tupl
             yield index, str(index) if names_of is None else names_of[index], item
 
 
-def _rebuilt(value: Any, kind: Any, changed: dict[Any, tuple[Any, Any]], mapping: bool, fields: bool) -> Any:
+def _rebuilt(value: Any, kind: Any, changed: Changed, mapping: bool, fields: bool) -> Any:
     """A copy of a container with some items exchanged."""
     try:
         if issubclass(kind, tuple):

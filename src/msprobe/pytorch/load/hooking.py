@@ -46,6 +46,7 @@ class InputHooks:
         self._modules: dict[str, torch.nn.Module] = {}
         self._aside: dict[int, tuple[str, torch.nn.Module]] = {}
         self._undo: list[Callable[[], Any]] = []
+        self._compiling_known = False
 
     def put(self, model: object, modules: dict[str, torch.nn.Module]) -> None:
         """Hook the modules; compiled code runs eagerly from here, or it would not see them.
@@ -55,6 +56,7 @@ class InputHooks:
             modules: by name.
         """
         restore = torch_internals.force_eager()
+        self._compiling_known = restore is not None
         if restore is not None:
             self._undo.append(restore)
         guard = ScriptGuard()
@@ -69,6 +71,10 @@ class InputHooks:
             torch_internals.put_pre_hook(module, KEY, _Before(self._called, name, weakref.ref(module)))
         if self._aside:
             self._undo.append(torch_module.register_module_forward_pre_hook(self._global).remove)
+
+    def compiled_later(self) -> bool:
+        """Whether `torch.compile` came into use after `put`: what it has compiled does not run eagerly, and carries no hooks."""
+        return not self._compiling_known and torch_internals.compiling_is_loaded()
 
     def _global(self, module: torch.nn.Module, args: tuple[Any, ...]) -> Any:
         known = self._aside.get(id(module))

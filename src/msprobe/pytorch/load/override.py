@@ -18,12 +18,13 @@ from msprobe.pytorch.load.call_inputs import CallInputs, Observe
 from msprobe.pytorch.load.hooking import Exchanged, InputHooks
 from msprobe.pytorch.load.recomputation import Recomputation
 from msprobe.pytorch.load.source import NoSource, Source, StepSource
-from msprobe.pytorch.load.targets import missed, module_of, why_not_there
+from msprobe.pytorch.load.targets import Targets, missed, module_of
 from msprobe.recording.counters import Counters
 
 __all__ = ["Observe", "Override", "TensorData"]
 
 Entries: TypeAlias = Callable[[], Sequence[str]]
+_MOST_RANGES = 8
 
 
 class Override:
@@ -34,12 +35,21 @@ class Override:
         observe: is shown every tensor before it is replaced. What it raises is contained and told.
         entries: gives the module calls whose inputs are replaced, in the place of `load.modules`; asked when a step begins.
         directory: what a relative `load.path` is relative to; "" for the current one.
+        finite: what is cast to a narrower dtype stays finite where it was.
 
     Raises:
         ConfigError: nothing can be loaded from `load.path`.
     """
 
-    def __init__(self, load: LoadConfig, *, observe: Observe | None = None, entries: Entries | None = None, directory: str = "") -> None:
+    def __init__(
+        self,
+        load: LoadConfig,
+        *,
+        observe: Observe | None = None,
+        entries: Entries | None = None,
+        directory: str = "",
+        finite: bool = False,
+    ) -> None:
         self.load = load
         self.on = False
         """Between start and stop."""
@@ -52,7 +62,9 @@ class Override:
         self._wanted: frozenset[str] = frozenset(load.modules)
         self._listed: tuple[str, ...] = load.modules
         self._told: set[str] = set()
-        self._inputs = CallInputs(load.cast, self._warn, observe)
+        self._without: list[list[int]] = []
+        """First and last of the steps for which there was no source."""
+        self._inputs = CallInputs(load.cast, self._warn, observe, finite)
         self._hooks = InputHooks(self._called)
         self._step = 0
         self._here: StepSource | None = None
@@ -100,7 +112,11 @@ class Override:
             if first and problem.unclear:
                 self._began = False
                 raise UsageError(f"[load] {problem}") from None
-            self._warn(f"step {step}: {problem}; nothing is replaced in this step")
+            if self._without and step == self._without[-1][1] + 1:
+                self._without[-1][1] = step
+            else:
+                self._without.append([step, step])
+            self._warn(f"step {step}: {problem}; nothing is replaced in this step", about=problem.about)
         self.in_step, self._step = True, step
         if self._entries is not None:
             listed = tuple(self._entries())
@@ -115,7 +131,8 @@ class Override:
         everything = dict(named_modules(model))
         self._names = {name: module for name, module in everything.items() if not isinstance(module, torch.jit.ScriptModule)}
         self._shape = shape
-        invalid = {entry: why for entry in self._listed if (why := why_not_there(entry, everything)) is not None}
+        targets = Targets(everything, model)
+        invalid = {entry: why for entry in self._listed if (why := targets.why_not_there(entry)) is not None}
         logger.info(f"[load] module validation: {len(self._listed) - len(invalid)}/{len(self._listed)} modules valid in model")
         for entry, why in invalid.items():
             logger.warning(f"[load] invalid module: {entry}: {why}")
@@ -132,7 +149,7 @@ class Override:
         self._hooks.remove(but=frozenset(self._still_to_repeat()))
         never = [entry for entry in self._listed if entry not in self._matched]
         if never:
-            told = ", ".join(missed(never, self._names, self._counters))
+            told = ", ".join(missed(never, self._names, self._counters, self._hooks.compiled_later()))
             if told not in self._told:
                 self._told.add(told)
                 logger.warning(f"[load] {len(never)} module(s) were configured but never matched during step {self._step}: {told}")
@@ -167,6 +184,8 @@ class Override:
         self.end_step()
         if not self._asked:
             logger.warning("[load] nothing was replaced: start() was never called")
+        elif (without := sum(last - first + 1 for first, last in self._without)) > 1:
+            logger.warning(f"[load] nothing was replaced in {without} steps, for which there was no source: {_ranges(self._without)}")
         elif not self._began:
             logger.info('[load] nothing was replaced: "load" selects other steps or ranks')
 
@@ -175,10 +194,10 @@ class Override:
         self.on = self.in_step = False
         self._hooks.remove()
 
-    def _warn(self, text: str) -> None:
-        """Once for each text: a training has many steps."""
-        if text not in self._told:
-            self._told.add(text)
+    def _warn(self, text: str, about: str = "") -> None:
+        """Once for each text, or for what it is about, where a text names a step or a file: a training has many steps."""
+        if (about or text) not in self._told:
+            self._told.add(about or text)
             logger.warning(f"[load] {text}")
 
     def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchanged | None:
@@ -231,6 +250,12 @@ class Override:
                 f"{name} was called once more during the backward pass, by code that is not torch.utils.checkpoint: its inputs are not "
                 "replaced there; if that call repeats an earlier one, gradients are wrong"
             )
+
+
+def _ranges(found: list[list[int]]) -> str:
+    """`1-3, 7`, of pairs of first and last."""
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in found[:_MOST_RANGES]]
+    return ", ".join(shown) + (" and more" if len(found) > _MOST_RANGES else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -12,6 +12,7 @@ from msprobe.config.result import LoadConfig
 from msprobe.contain import let_through
 from msprobe.errors import ConfigError, DumpFormatError
 from msprobe.format import layout, reader, tensor_file
+from msprobe.format.reader import Dump
 from msprobe.format.tensor_file import TensorData
 from msprobe.pytorch import torch_internals
 
@@ -22,12 +23,12 @@ _MOST_NAMED = 8
 class NoSource(Exception):
     """The dump has no directory for a step and rank; the text says why and what to do.
 
-    `unclear`: there are some, and only the user can say which.
+    `unclear`: there are some, and only the user can say which. `about`: the kind of problem, the same for every step.
     """
 
-    def __init__(self, text: str, unclear: bool = False) -> None:
+    def __init__(self, text: str, unclear: bool = False, about: str = "") -> None:
         super().__init__(text)
-        self.unclear = unclear
+        self.unclear, self.about = unclear, about
 
 
 class Source:
@@ -64,7 +65,7 @@ class Source:
         wanted = step if self._step is None else self._step
         directory = layout.step_dir(self.root, wanted)
         if not os.path.isdir(directory):
-            raise NoSource(f'{self.root} has no step{wanted}; "source_step" loads one step of it in every step')
+            raise NoSource(f'{self.root} has no step{wanted}; "source_step" loads one step of it in every step', about="no step")
         rank = rank if self._rank is None else self._rank
         try:
             ranks, procs = layout.ranks(directory), list(layout.procs(directory).values())
@@ -100,6 +101,18 @@ class StepSource:
         self.directory = directory
         self._tensors = directory / layout.TENSORS
         self._records: dict[str, Any] | None = None
+        self._dump: Dump | None = None
+
+    def why_missing(self, entry: str) -> tuple[str, bool]:
+        """What dump.json says of why a call has no files, "" if nothing; and whether that holds for all calls."""
+        dump = self._dump
+        if dump is None:
+            return "", False
+        if dump.task != "tensor":
+            return f'the dump was recorded with task "{dump.task}", and only task "tensor" writes tensor files', True
+        if dump.level == "L1":
+            return "the dump was recorded at level L1, which has no modules; L0 and mix do", True
+        return ("" if entry in dump.data else "the dump has no such call"), False
 
     def find(self, entry: str, role: str, path: tuple[str, ...]) -> tuple[Path, TensorData | None]:
         """The file of one tensor, and its values where it needs no file: an empty tensor has none.
@@ -127,7 +140,7 @@ class StepSource:
             self._records = {}
             if (self.directory / layout.DUMP).exists():
                 dump = reader.read_dump(self.directory)
-                self._records = dump.data
+                self._records, self._dump = dump.data, dump
                 self._tensors = dump.tensor_dir
         found = self._records.get(entry)
         for part in (_ROLES[role], *path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from msprobe.config import Config
-from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
+from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side, class_name
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.summaries import OF_MODE
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
@@ -34,7 +34,7 @@ class _Noting(Encoder):
 
     def _no_record(self, kind: type, path: Path, side: Side) -> Record:
         """Nobody is to take its null for a None."""
-        self._report(side.entry, f" {'.'.join(path)}: a {kind.__name__} is no kind of value that is recorded")
+        self._report(side.entry, f" {'.'.join(path)}: a {class_name(kind)} is no kind of value that is recorded")
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         record = super()._unusual(tensor, path, side)
