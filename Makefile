@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/msprobe-ready
-SOURCES := $(wildcard src/msprobe/numerics/*.c src/msprobe/numerics/csrc/*)
+SOURCES := $(shell find src/msprobe -name '*.c' -o -name '*.h')
 HAS_TORCH := import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
