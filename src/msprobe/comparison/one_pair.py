@@ -213,7 +213,7 @@ def _starts(findings: Findings) -> set[str]:
     names: set[str] = set()
     for difference in (findings.first, findings.value, findings.beyond_rounding):
         if difference is not None:
-            names.add(difference.call.name)
+            names |= {difference.call.name, difference.shows_at}
             if difference.kind == "own code" and difference.module is not None:
                 names.add(difference.module)
     return names

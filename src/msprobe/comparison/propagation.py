@@ -80,7 +80,7 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
     if difference is None or difference.kind in ("sequence", "requires_grad"):
         return None
     calls = execution_order(compared.calls) if order is None else order
-    position = next((i for i, call in enumerate(calls) if call.name == difference.call.name), None)
+    position = next((i for i, call in enumerate(calls) if call.name == difference.shows_at), None)
     if position is None:
         return None
     consumers = list(_consumers(difference, calls[position + 1 :]))
@@ -109,6 +109,8 @@ def _consumers(difference: FirstDifference, later: Sequence[MeasuredCall]) -> It
         return
     for call in later:
         target = call.pair.target
+        if call.name == difference.call.name:
+            continue  # the calls inside it stand before it
         if target is not None and any(row.role == "input" and row.kind == "tensor" and _identity(row) in wanted for row in target.rows):
             yield call.name
 
