@@ -157,7 +157,7 @@ def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, 
         came_in = max(came_in, forward.inputs, forward.parameters, forward.outputs)
     if call.parts.direction == "parameters_grad" and explained:
         came_in = Agreement.DIFFERENT  # gradients add up over all uses of the parameter
-    if call.parts.direction == "debug" and explained and gradient_of(call.name) in by_name:
+    if call.parts.direction == "debug" and explained and by_name.get(gradient_of(call.name) or "") is not None:
         came_in = Agreement.DIFFERENT  # it flowed through what was computed from the values, and from the gradients behind it
     sources = [measure for (ours, _), measure in call.rows if measure is not None and ours is not None and _is_source(ours)]
     return _Context(

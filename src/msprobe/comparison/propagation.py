@@ -88,7 +88,7 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
     if position is None:
         return None
     parents = tuple(_ancestors(difference.call.name, compared.parents))
-    consumers = _outside(list(_consumers(difference, calls[position + 1 :])), parents, compared.parents)
+    consumers = _outside(list(_consumers(difference, calls[position:])), parents, compared.parents)
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
     return Propagation(
         difference.call.name,
@@ -115,7 +115,7 @@ def _consumers(difference: FirstDifference, later: Sequence[MeasuredCall]) -> It
     for call in later:
         target = call.pair.target
         if call.name == difference.call.name:
-            continue  # the calls inside it stand before it
+            continue  # where a call inside it stands before it, the search begins there
         if target is not None and any(row.role == "input" and row.kind == "tensor" and _identity(row) in wanted for row in target.rows):
             yield call.name
 

@@ -90,8 +90,8 @@ def _text(difference: FirstDifference) -> str:
     if kind == "requires_grad":
         return f"requires_grad of {keys} of {what} differs"
     if backward and kind in ("first input", "input"):
-        where = "the loss" if difference.opens_backward else "the code that follows it in the forward"
-        return f"what comes into the backward pass of {what} differs, nothing recorded before it does: {where}"
+        until = ", up to the loss" if difference.opens_backward else ""
+        return f"what comes into the backward pass of {what} differs, by code that follows it in the forward{until}"
     if kind == "first input":
         return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
     if kind == "sequence":
