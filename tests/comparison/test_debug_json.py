@@ -131,7 +131,8 @@ def test_saved_statistics_are_not_held_against_inputs(tmp_path: Path) -> None:
 
 
 def test_a_gradient_where_no_value_differs_is_the_origin(tmp_path: Path) -> None:
-    found = verdicts(compare(saved(tmp_path / "t", **(ONE | {"y_grad__0__debug": [50.0, -6.0]})), saved(tmp_path / "g", **ONE), tmp_path / "o"))
+    target = saved(tmp_path / "t", **(ONE | {"y_grad__0__debug": [50.0, -6.0]}))
+    found = verdicts(compare(target, saved(tmp_path / "g", **ONE), tmp_path / "o"))
     assert found["y_grad.0.debug"][0] == "error"
 
 

@@ -73,8 +73,8 @@ def _before_backward(difference: FirstDifference) -> str:
         )
     code = "code outside of modules" if difference.call.parts.is_module else "code that was not recorded"
     return (
-        "it is the first recorded call of the backward pass, and no recorded call before it gave a difference: what follows it in the forward "
-        f"up to the loss, {code}, changed"
+        "it is the first recorded call of the backward pass, and no recorded call before it gave a difference: what follows it in the "
+        f"forward up to the loss, {code}, changed"
     )
 
 

@@ -88,7 +88,11 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
     if position is None:
         return None
     parents = tuple(_ancestors(difference.call.name, compared.parents))
-    consumers = _outside(list(_consumers(difference, calls[position:])), parents, compared.parents)
+    consumers = [
+        name
+        for name in _outside(list(_consumers(difference, calls[position + 1 :])), (difference.call.name, *parents), compared.parents)
+        if difference.call.name not in _ancestors(name, compared.parents)  # calls inside it may stand before it
+    ]
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
     return Propagation(
         difference.call.name,
@@ -114,8 +118,6 @@ def _consumers(difference: FirstDifference, later: Sequence[MeasuredCall]) -> It
         return
     for call in later:
         target = call.pair.target
-        if call.name == difference.call.name:
-            continue  # where a call inside it stands before it, the search begins there
         if target is not None and any(row.role == "input" and row.kind == "tensor" and _identity(row) in wanted for row in target.rows):
             yield call.name
 
