@@ -216,8 +216,10 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
         notes = [_size(measure)]
     elif errors and measure.agreement is Agreement.DIFFERENT and SHAPE not in errors:
         notes.append(hint(ours, theirs, measure))
+    if measure.reason:  # what was measured contradicts what was recorded
+        notes.append(measure.reason)
     if not (errors or warnings):
-        return _PASS
+        return Verdict("not compared", (f"not compared: {measure.reason}",)) if measure.reason else _PASS
     return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))
 
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from msprobe.comparison.rows import Row
 from msprobe.comparison.thresholds import ROUNDING, SCALAR_ROUNDING, SLIGHT
 
+CONTRADICTION = "a record contradicts its tensor file: "
+"""What the reason of a measure begins with whose values are not those that were recorded (contradiction.py)."""
+
 
 class Agreement(IntEnum):
     """How well the two values of a pair agree, as far as they were recorded. Larger is worse."""
@@ -31,7 +34,7 @@ class Measure(NamedTuple):
         cells: the metric columns of the mode, in their order.
         agreement: see Agreement.
         size: relative size of the difference, 0 to inf.
-        reason: why nothing was measured, "" where something was.
+        reason: why nothing was measured, "" where something was; beside a difference, that a record contradicts its tensor file.
         norm_relative: |Norm - Norm of golden| / |Norm of golden|, None where it has no value (statistics).
         cosine, thousandth: Cosine and One Thousandth Err Ratio, None where they have no value (tensors).
         max_abs: largest absolute difference of an element (tensors) or of Max, Min, Mean and Norm.

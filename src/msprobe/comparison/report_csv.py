@@ -294,8 +294,10 @@ def write_text(directory: Path, name: str, parts: Iterable[str]) -> Path:
     try:
         with stream:
             stream.writelines(parts)
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # writing does not know the name
+            error.filename = str(path)
         raise
     return path
 
