@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -42,7 +43,7 @@ class Measure(NamedTuple):
         filled: masked positions hold another fill value on each side; `size` is that of Max alone.
     """
 
-    cells: tuple[Any, ...]
+    cells: Sequence[Any]
     agreement: Agreement
     size: float = 0.0
     reason: str = ""
