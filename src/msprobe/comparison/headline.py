@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msprobe.comparison.arguments import argument_name
+from msprobe.comparison.calls import inputs_partly_unknown
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
 
@@ -100,6 +101,8 @@ def _saved(difference: FirstDifference) -> str:
 def _inputs(difference: FirstDifference) -> str:
     """`inputs equal, parameters equal`, leaving out what was not recorded."""
     words = ["no inputs recorded" if difference.call.inputs is Agreement.UNKNOWN else f"inputs {_WORDS[difference.call.inputs]}"]
+    if difference.call.inputs is not Agreement.UNKNOWN and inputs_partly_unknown(difference.call):
+        words[0] += " as far as recorded"
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"parameters {_WORDS[difference.parameters]}")
     return ", ".join(words)

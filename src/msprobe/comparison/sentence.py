@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.comparison.arguments import argument_name
-from msprobe.comparison.calls import MeasuredCall
+from msprobe.comparison.calls import MeasuredCall, inputs_partly_unknown
 from msprobe.comparison.conclusion import conclusion
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
@@ -102,6 +102,8 @@ def _inputs(difference: FirstDifference) -> str:
     what = "incoming gradients" if backward else "inputs"
     inputs = difference.call.inputs
     words = [f"no {what} recorded" if inputs is Agreement.UNKNOWN else f"{what} {_EQUAL[inputs]}"]
+    if inputs is not Agreement.UNKNOWN and inputs_partly_unknown(difference.call):
+        words[0] += " as far as recorded"
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"weights {_EQUAL[difference.parameters]}")
     return ", ".join(words)
