@@ -11,7 +11,7 @@ from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging.reference import Truth
-from msprobe.comparison.unread import NotRecorded
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,4 @@ class Compared:
     notes: tuple[str, ...]
     truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None
-    not_recorded: NotRecorded = NotRecorded()
+    not_recorded: NotRecorded = NOTHING

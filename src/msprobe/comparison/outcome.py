@@ -15,7 +15,7 @@ from msprobe.comparison.previous_step import Gradients
 from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
-from msprobe.comparison.unread import NotRecorded
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class PairReport:
     xlsx: Path | None = None
     jsonl: Path | None = None
     page: Page | None = None
-    not_recorded: NotRecorded = NotRecorded()
+    not_recorded: NotRecorded = NOTHING
 
 
 @dataclass(frozen=True)

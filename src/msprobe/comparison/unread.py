@@ -24,6 +24,9 @@ class NotRecorded(NamedTuple):
     example: str = ""
 
 
+NOTHING = NotRecorded()
+
+
 def unread_of(dump: Path) -> Unread:
     """The places of a dump.json or debug.json; none where its meta.json lists none or cannot be read."""
     try:
@@ -43,7 +46,7 @@ def without_unread(
         columns, text: the metric columns of the mode, and what their cells say of what was not measured.
     """
     if not target and not golden:
-        return calls, NotRecorded()
+        return calls, NOTHING
     cells = (text,) * len(columns)
     count, example = 0, ""
     result = list(calls)
