@@ -58,7 +58,24 @@ class Net(nn.Module):
         return self.head(x)
 
 torch.manual_seed(0)
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 1.5
+
 net = Net()
+if "halved" in FAULT:
+    net = net.bfloat16()
+if "derivative" in FAULT:
+    net.blocks[1].attention.o.forward = lambda x: Wrong.apply(F.linear(x, *net.blocks[1].attention.o.parameters()))
+if "detached" in FAULT:
+    net.blocks[1].attention.o.forward = lambda x: F.linear(x.detach(), *net.blocks[1].attention.o.parameters())
+if "between" in FAULT:
+    net.blocks[2].attention.q.register_forward_hook(lambda module, args, output: Wrong.apply(output))
 if "leaf" in FAULT:
     out = net.blocks[1].out
     out.forward = lambda x: F.linear(x, out.weight, out.bias) * 1.1  # the leaf
@@ -82,7 +99,8 @@ if "rounding" in FAULT:
 debugger = PrecisionDebugger(config_path="config.json")
 for step in range(int(os.environ.get("STEPS", "2"))):
     debugger.start(net)
-    loss = net(torch.randn(3, 5, 4)).square().mean()
+    data = torch.randn(3, 5, 4)
+    loss = net(data.bfloat16() if "halved" in FAULT else data).square().mean()
     if "backward" in FAULT:
         loss = loss * 2
     loss.backward()

@@ -52,7 +52,7 @@ def test_a_step_that_only_the_end_of_the_process_ended(tmp_path: Path) -> None:
     ("events", "ended", "message"),
     [
         ([], FINE, "never constructed a PrecisionDebugger"),
-        (of_rank(0), FAILED, r"ended \(exit code 1: ValueError: no\) and never called start"),
+        (of_rank(0), FAILED, r"failed \(exit code 1: ValueError: no\) before it called start"),
         (of_rank(0, "start", step=0), FINE, "start.. was called in step 0, and never in step 1"),
         (of_rank(0, "start"), FAILED, r"in step 1, and recording did not begin; the script ended \(exit code 1: ValueError: no\)"),
         (of_rank(3, "start"), FINE, "the golden run has rank0 and the script ran as rank3: nothing belongs to rank0"),

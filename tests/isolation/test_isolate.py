@@ -11,6 +11,7 @@ import pytest
 from isolation.scripts import BEGIN, BLOCKS, IN_PLACE, LAUNCHER, RANKS, Scripts
 from msprobe.errors import UsageError
 from msprobe.isolation import words
+from msprobe.isolation.child import Ended
 from msprobe.isolation.halving import at_most
 from msprobe.isolation.isolate import Result
 
@@ -85,7 +86,21 @@ def test_data_and_gradients(scripts: Scripts) -> None:
     result = scripts.isolate(command, "data")
     assert found(result) == [("data", "Module.embed.Linear.forward.0")] and "the data" in result.sentence
     result = scripts.isolate(command, "backward")
-    assert result.found and not result.verdict.suspects and "gradients are not" in result.sentence
+    assert result.found and not result.verdict.suspects
+    assert "gradients are not: what comes to head (Linear) (called at " in result.sentence
+    assert "the first in the backward pass, is wrong, by the loss or code around it: input.0" in result.sentence
+    result = scripts.isolate(command, "derivative")
+    assert "gradients are not: the backward pass of blocks.1.attention.o (Linear) (" in result.sentence
+    result = scripts.isolate(command, "detached")
+    assert result.found and "gradients are not: none comes to blocks.1.attention.v (Linear) (called at " in result.sentence
+
+
+def test_a_run_in_another_dtype(scripts: Scripts) -> None:
+    command = scripts.write(BLOCKS)
+    scripts.record(command)
+    assert not scripts.isolate(command, "halved").found
+    result = scripts.isolate(command, "halved leaf")
+    assert found(result) == [("module", "Module.blocks.1.out.Linear.forward.0")]
 
 
 def test_another_step_and_a_failure_after_it(scripts: Scripts) -> None:
@@ -151,6 +166,7 @@ def test_a_script_that_fails_when_it_gets_golden_inputs(scripts: Scripts) -> Non
     assert result.found and scripts.runs <= at_most(8)
     assert "when know (Know) gets its golden inputs" in result.sentence and "RuntimeError: not the tensor that I know" in result.sentence
     result = scripts.isolate(command, "fail")
+    assert (scripts.directory / "isolate" / "run1" / "output.log") in result.files
     assert "fails whether inputs are given or not, inside e (Linear) (exit code 1: ZeroDivisionError: division by zero)" in result.sentence
     assert scripts.runs == 2
 
@@ -172,9 +188,9 @@ def test_two_ranks(scripts: Scripts) -> None:
     ("source", "message"),
     [
         ("print('nothing')", r"ended \(exit code 0\) and never constructed a PrecisionDebugger: it needs the lines"),
-        ("raise SystemExit(3)", r"ended \(exit code 3\) and never constructed"),
+        ("raise SystemExit(3)", r"failed \(exit code 3\) before it constructed"),
         (BEGIN + "PrecisionDebugger(config_path='config.json')", r"never called start\(\) of its PrecisionDebugger"),
-        (BEGIN + "1 / 0", r"\(exit code 1: ZeroDivisionError: division by zero\) and never constructed"),
+        (BEGIN + "1 / 0", r"failed \(exit code 1: ZeroDivisionError: division by zero\) before it constructed"),
     ],
 )
 def test_scripts_that_do_not_record(scripts: Scripts, source: str, message: str) -> None:
@@ -206,3 +222,50 @@ def test_a_directory_of_somebody_else(scripts: Scripts) -> None:
     with pytest.raises(UsageError, match="is of no search that is known here"):
         scripts.isolate(command)
     assert Path("isolate/run1").is_dir()
+
+
+def test_results_do_not_go_into_the_golden_dump(scripts: Scripts) -> None:
+    scripts.record(scripts.write(IN_PLACE))
+    with pytest.raises(UsageError, match="lies in the golden dump, which is only read"):
+        scripts.isolate(["nothing"], output=scripts.directory / "golden" / "results")
+
+
+def test_a_run_that_fails_with_golden_inputs_still_says_what_arrived(scripts: Scripts) -> None:
+    source = (
+        BEGIN
+        + """
+class Routed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.expert = nn.Linear(4, 2), nn.Linear(4, 4)
+
+    def forward(self, x):
+        chosen = self.router(x)[:, 0] > (0.0 if FAULT else -0.2)
+        out = x.clone()
+        out[chosen] = self.expert(x[chosen])
+        return out
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), Routed())
+debugger = PrecisionDebugger(config_path="config.json")
+debugger.start(net)
+net(torch.randn(8, 4))
+debugger.stop()
+debugger.step()
+"""
+    )
+    command = scripts.write(source)
+    scripts.record(command)
+    result = scripts.isolate(command, "router")
+    assert found(result) == [("between", "Module.1.expert.Linear.forward.0")] and scripts.runs == 2
+    assert "shape [" in result.verdict.suspects[0].differences[0].how
+    assert "with all inputs given the script fails, inside 1 (Routed)" in result.notes[0]
+
+
+def test_a_run_that_could_not_be_written_is_no_verdict(scripts: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts.record(scripts.write(IN_PLACE))
+    ended = Ended(0, "", "/a/b cannot be written (No space left on device)")
+    monkeypatch.setattr("msprobe.isolation.isolate.child.run", lambda *_: ended)
+    with pytest.raises(UsageError, match=r"no complete record: /a/b cannot be written .*; make room, or give another directory with -o"):
+        scripts.isolate(["nothing"])
+    assert scripts.runs == 0

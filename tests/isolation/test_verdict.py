@@ -173,3 +173,57 @@ def test_a_class_that_is_wrong_everywhere_is_one_suspect() -> None:
     assert only(verdict(*norms)).again == ["Module.b.Norm.forward.0", "Module.c.Norm.forward.0"]
     assert len(verdict(*norms, call("d.Norm")).suspects) == 3
     assert len(verdict(*norms[:2]).suspects) == 2
+
+
+NONE = (Difference("input.mask", "None, golden a tensor", may_not_matter=True),)
+
+
+def test_none_for_a_tensor_is_to_blame_only_where_something_is_wrong() -> None:
+    assert not verdict(call("a.A", arguments=NONE), call("a.fc.Linear", "a.A")).suspects
+    assert shown(verdict(call("a.A", arguments=NONE), call("a.fc.Linear", "a.A", arrived=ARRIVED))) == [("argument", "a.A")]
+    assert shown(verdict(call("a.A", arguments=NONE, outputs=WRONG))) == [("argument", "a.A")]
+
+
+def test_none_for_a_tensor_is_not_to_blame_where_another_of_the_class_is_right_with_it() -> None:
+    found = verdict(
+        call("a.A", arguments=NONE),
+        call("a.fc.Linear", "a.A"),
+        call("b.A", arguments=NONE),
+        call("b.fc.Linear", "b.A", arrived=ARRIVED),
+    )
+    assert shown(found) == [("between", "b.fc.Linear")]
+
+
+def test_none_for_a_tensor_that_is_handed_down_is_told_where_it_comes_in() -> None:
+    found = verdict(
+        call("net.Net", arguments=NONE),
+        call("net.a.A", "net.Net", arguments=NONE),
+        call("net.a.fc.Linear", "net.a.A", arrived=ARRIVED),
+    )
+    assert shown(found) == [("argument", "net.Net")]
+    assert only(found).reached == ["Module.net.a.A.forward.0", "Module.net.a.fc.Linear.forward.0"]
+
+
+def test_parameters_that_an_update_within_the_step_made_wrong_come_last() -> None:
+    weight = (Difference("parameters.weight", ""),)
+    again = CallFacts("Module.fc.Linear.forward.1", parameters=weight)
+    found = verdict(call("fc.Linear"), call("big.Big", outputs=WRONG), call("big.a.A", "big.Big"), again)
+    assert shown(found) == [("own code", "big.Big"), ("parameter", "fc.Linear")]
+    assert found.suspects[1].updated and not found.suspects[0].updated
+    assert not only(verdict(call("fc.Linear", parameters=weight), replace(again, outputs=()))).updated
+
+
+def test_what_is_slight_at_one_call_and_clear_at_another_is_clear() -> None:
+    slight = CallFacts("Module.fc.Linear.forward.0", outputs=(Difference("output.0", "", slight=True),))
+    clear = CallFacts("Module.fc.Linear.forward.1", outputs=WRONG)
+    assert not only(verdict(slight, clear)).slight
+    assert only(verdict(slight, replace(slight, name=clear.name))).slight
+
+
+def test_code_between_has_the_buffers_of_the_module_around_it() -> None:
+    found = only(
+        verdict(
+            call("a.A"), call("a.fc.Linear", "a.A", arrived=ARRIVED), buffers={"Module.a.A": ("ids",)}, random=frozenset(["Module.a.A"])
+        )
+    )
+    assert (found.kind, found.buffers, found.random) == ("between", ("ids",), True)

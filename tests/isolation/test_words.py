@@ -50,11 +50,16 @@ def test_the_first_is_told_first() -> None:
 @pytest.mark.parametrize(
     ("suspect", "text"),
     [
-        (replace(SUSPECT, call="Module.drop.Dropout.forward.0"), "draws random numbers"),
+        (replace(SUSPECT, call="Module.drop.Dropout.forward.0"), "may draw random numbers (dropout)"),
         (replace(SUSPECT, call="Module.fc.Linear.forward.2"), "its 2 earlier calls in this step are right"),
         (replace(SUSPECT, buffers=("running_mean",)), "its buffers (running_mean) are in no dump"),
         (SUSPECT, ""),
-        (replace(SUSPECT, kind="between", buffers=("running_mean",)), ""),
+        (
+            replace(SUSPECT, kind="between", owner="Module.a.A.forward.0", buffers=("inv_freq",)),
+            "a (A)'s buffers (inv_freq) are in no dump",
+        ),
+        (replace(SUSPECT, kind="between", owner="Module.a.A.forward.0", random=True), "a (A)'s code may draw random numbers"),
+        (replace(SUSPECT, kind="between", call="Module.fc.Linear.forward.2"), ""),
     ],
 )
 def test_hints(suspect: Suspect, text: str) -> None:
@@ -73,3 +78,15 @@ def test_long_lists_are_cut_and_say_so() -> None:
     assert "... and 10 more, see isolate.json" in lines and "... and 3 more values not compared" in lines
     slight = [line.text for line in details(Verdict((replace(SUSPECT, differences=(replace(DIFFERENCE, slight=True),)),)))]
     assert any("slight: narrower arithmetic may give as much" in line for line in slight)
+
+
+def test_lines_of_two_functions_are_no_range() -> None:
+    suspect = replace(SUSPECT, kind="between", frame=Frame("a.py", 278, "bias", "x"), frame_before=Frame("a.py", 328, "forward", "y"))
+    assert place(suspect) == "after a.py:328 in forward, before a.py:278 in bias: x"
+    assert place(replace(suspect, frame=Frame("a.py", 330, "forward", "x"))) == "a.py:328 to 330 in forward"
+    assert place(replace(suspect, frame=Frame("a.py", 320, "forward", "x"))) == "after a.py:328 in forward, before a.py:320 in forward: x"
+
+
+def test_a_slight_difference_is_called_so_at_once() -> None:
+    assert "narrower arithmetic may give as much" in sentence(replace(SUSPECT, differences=(Difference("output.0", "", slight=True),)))
+    assert "narrower" not in sentence(SUSPECT)

@@ -43,7 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     options = Options(arguments.golden, command, arguments.output, arguments.step, arguments.halve, arguments.resume, arguments.to_the_end)
-    result = isolate(options, lambda line: show([line]))
+    try:
+        result = isolate(options, lambda line: show([line]))
+    except KeyboardInterrupt:
+        show([Line(f"interrupted; with --resume and the same arguments the search in {arguments.output} goes on", "dim")])
+        raise
     lines = [Line(""), Line(result.sentence, "bad" if result.found else "good"), *details(result.verdict)]
     lines += [Line(f"note: {note}", "dim") for note in result.notes]
     lines += [Line(f"result: {path}") for path in (*result.files, arguments.output / "isolate.json")]

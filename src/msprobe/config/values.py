@@ -202,9 +202,11 @@ def _module_call(value: Any) -> str:
 def _non_empty_unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise wrong("must name at least one module call; an empty list does not mean all")
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise wrong(f'names "{twice}" twice')
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise wrong(f'names "{name}" twice')
+        seen.add(name)
     return names
 
 

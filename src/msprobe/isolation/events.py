@@ -56,10 +56,11 @@ def progress(events: Path, golden: Golden, ended: Ended) -> Progress:
     found.failed = ended.code != 0 and set(golden.ranks) - found.whole != set()
     if found.failed and found.directories:
         return found
-    if not constructed:
-        raise UsageError(f"the script ended ({_how(ended)}) and never constructed a PrecisionDebugger: {_LINES}")
     if not started:
-        raise UsageError(f"the script ended ({_how(ended)}) and never called start() of its PrecisionDebugger: {_LINES}")
+        missing_line = "called start() of its PrecisionDebugger" if constructed else "constructed a PrecisionDebugger"
+        if ended.code:
+            raise UsageError(f"the script failed ({_how(ended)}) before it {missing_line}: nothing can be said of its modules")
+        raise UsageError(f"the script ended ({_how(ended)}) and never {missing_line}: {_LINES}")
     if not labels:
         seen = ", ".join(str(number) for number in sorted(step for step in steps if isinstance(step, int)))
         raise UsageError(

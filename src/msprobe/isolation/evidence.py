@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msprobe import numerics
 from msprobe.comparison import report_csv
@@ -22,8 +22,9 @@ from msprobe.comparison.one_pair import examine
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import Frame, frames_of, locate
 from msprobe.errors import DumpFormatError
-from msprobe.format import isolation, layout
+from msprobe.format import isolation, layout, names
 from msprobe.isolation.golden import GoldenRank, is_forward
+from msprobe.isolation.gradients import code_or_call, first_wrong
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Difference:
         how: by how much, in words.
         slight: no more than narrower arithmetic may give (thresholds.SLIGHT).
         missing: the golden run alone has a value there.
+        may_not_matter: one run passes None and the other a tensor, which may well come to the same (a mask that says nothing).
     """
 
     key: str
     how: str
     slight: bool = False
     missing: bool = False
+    may_not_matter: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Evidence:
             record is neither.
         code: name of a module -> `file:line` of its forward, where that is not torch's own.
         buffers: name of a module -> names of its buffers, which no dump holds.
-        backward: the first difference among gradients, in words; "" where there is none.
+        random: modules that draw random numbers while training: dropout.
+        backward: what is wrong with the gradients, in words (gradients.py); "" where nothing is.
         csv: the comparison's file, None where none was written.
     """
 
@@ -94,6 +98,7 @@ class Evidence:
     extra: tuple[str, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
     buffers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    random: frozenset[str] = frozenset()
     backward: str = ""
     csv: Path | None = None
 
@@ -145,9 +150,10 @@ def gather(directory: Path, golden: GoldenRank, output: Path | None = None) -> E
         tuple(facts),
         tuple(call.name for call in forwards if call.pair.target is None),
         tuple(call.name for call in forwards if call.pair.golden is None and call.name not in golden.parents),
-        {name: place for name, (place, _) in modules.items() if place},
-        {name: buffers for name, (_, buffers) in modules.items() if buffers},
-        _backward(compared),
+        {name: known.forward for name, known in modules.items() if known.forward},
+        {name: known.buffers for name, known in modules.items() if known.buffers},
+        frozenset(name for name, known in modules.items() if known.random),
+        _backward(compared, modules, facts),
         csv,
     )
 
@@ -165,12 +171,12 @@ def _facts(call: MeasuredCall, arrived: set[str]) -> CallFacts:
             continue
         if row.measure is not None and row.measure.agreement is Agreement.UNKNOWN and row.measure.lost:
             unknown.append(f"{known.key}: {row.measure.reason}")
-        difference = _difference(row)
+        difference = (_none_or_tensor(row) if known.role == "input" else None) or _difference(row)
         if difference is None:
             continue
         if known.role == "input":
             plain = "tensor" not in (ours.kind if ours else "", theirs.kind if theirs else "")
-            (arguments if plain or row.measure is None else given).append(difference)
+            (arguments if plain or row.measure is None or difference.may_not_matter else given).append(difference)
         else:
             (parameters if known.role == "parameters" else outputs).append(difference)
     return CallFacts(
@@ -199,6 +205,20 @@ def _difference(row: Measured) -> Difference | None:
     return _of_tensors(ours.key, measure, ours.dtype, theirs.dtype)
 
 
+def _none_or_tensor(row: Measured) -> Difference | None:
+    """An input that is None on one side and a tensor on the other; `msprobe compare` measures nothing there."""
+    ours, theirs = row.pair
+    if {ours.kind if ours else "null", theirs.kind if theirs else "null"} != {"null", "tensor"}:
+        return None
+    known = ours or theirs
+    assert known is not None
+    return Difference(known.key, f"{_value(ours)}, golden {_value(theirs)}", missing=_is_null(ours), may_not_matter=True)
+
+
+def _is_null(row: Row | None) -> bool:
+    return row is None or row.kind == "null"
+
+
 def _of_tensors(key: str, measure: Measure, dtype: str, golden_dtype: str) -> Difference:
     how = f"max abs diff {measure.max_abs:.3g}, relative {measure.size:.3g}"
     if math.isinf(measure.size):
@@ -208,7 +228,9 @@ def _of_tensors(key: str, measure: Measure, dtype: str, golden_dtype: str) -> Di
     return Difference(key, how, measure.size <= slight_of(dtype, golden_dtype))
 
 
-def _value(row: Row) -> str:
+def _value(row: Row | None) -> str:
+    if row is None:
+        return "None"
     if row.kind == "tensor":
         return f"a tensor {row.shape}"
     text = repr(row.value)
@@ -294,26 +316,37 @@ def _frame(name: str, compared: Compared) -> Frame | None:
     return nearer or user
 
 
-def _modules(directory: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Name of a module -> where its forward stands, and its buffers."""
+class _Module(NamedTuple):
+    """What no dump holds of a module: where its forward stands, its buffers, whether it draws random numbers."""
+
+    forward: str
+    buffers: tuple[str, ...]
+    random: bool
+
+
+def _modules(directory: Path) -> dict[str, _Module]:
     try:
         content = json.loads((directory / isolation.CODE).read_text(encoding="utf-8"))
-        return {str(name): (str(known["forward"]), tuple(map(str, known["buffers"]))) for name, known in content.items()}
+        return {
+            str(name): _Module(str(known["forward"]), tuple(map(str, known["buffers"])), bool(known.get("random")))
+            for name, known in content.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _backward(compared: Compared) -> str:
-    """Gradients are those of the golden run where all that came before them is; the first that are not."""
-    for call in compared.calls:
-        if call.parts.direction not in ("backward", "parameters_grad") or not call.matched:
-            continue
-        if call.inputs is not Agreement.DIFFERENT and call.outputs is Agreement.DIFFERENT:
-            found = (difference for row in call.rows if (difference := _difference(row)) is not None)
-            shown = [f"{difference.key} ({difference.how})" for difference in found if not difference.slight]
-            if shown:
-                return f"{call.name}: {', '.join(shown[:3])}"
-    return ""
+def _backward(compared: Compared, modules: Mapping[str, _Module], facts: Sequence[CallFacts]) -> str:
+    def shown(row: Measured) -> str:
+        difference = _difference(row)
+        return f"{difference.key} ({difference.how})" if difference is not None and not difference.slight else ""
+
+    code = {name: known.forward for name, known in modules.items()}
+    called: dict[str, str] = {}
+    for call in facts:
+        parts = names.parse(call.name)
+        if parts is not None and call.frame is not None:
+            called.setdefault(parts.operation, f"called at {call.frame.path}:{call.frame.line}")
+    return first_wrong(compared.calls, shown, code_or_call(code, called))
 
 
 def output_of(directory: Path, golden: GoldenRank, name: str) -> tuple[Difference, ...] | None:

@@ -75,6 +75,8 @@ def isolate(options: Options, say: Callable[[Line], None]) -> Result:
     if not options.command:
         raise UsageError("no command is given: msprobe isolate --golden DUMP -- python train.py ...")
     golden = open_golden(options.golden, options.step)
+    if options.output.resolve().is_relative_to(golden.root.resolve()):
+        raise UsageError(f"-o {options.output} lies in the golden dump, which is only read: give another directory")
     record = Record(options.output, subject(golden.fingerprint(), options.command), options.resume)
     if record.note:
         say(Line(record.note, "dim"))
@@ -157,6 +159,8 @@ class _Search:
         orders.write(place / _PLAN)
         self.say(Line(f"run {number}/{self.limit}: {_given(given, self.count)}", "dim"))
         ended = child.run(self.options.command, {isolation.VARIABLE: str(place / _PLAN)}, place / _LOG)
+        if ended.unwritten:
+            raise UsageError(f"the run left no complete record: {ended.unwritten}; make room, or give another directory with -o")
         done = progress(place / isolation.EVENTS, self.golden, ended)
         outcome: Outcome = "crashed"
         text = f"the script fails ({_how_ended(ended)})"
@@ -207,12 +211,10 @@ class _Search:
         if verdict.suspects:
             self.notes.append("a run with nothing given ends right all the same")
             return self._finish(words.in_one_sentence(verdict), verdict, True)
-        backward = next((item.backward for item in (*plain, *evidence) if item.backward), "")
+        # What differs in one of the two runs only is drift (in the plain one), or follows from the replacement (in the other).
+        backward = next((one.backward for one, other in zip(evidence, plain, strict=True) if one.backward and other.backward), "")
         if backward:
-            sentence = (
-                f"every forward call is right, and gradients are not; the first that differs though what came into it is right: {backward}"
-            )
-            return self._finish(sentence, verdict, True)
+            return self._finish(f"every forward call is right, and gradients are not: {backward}", verdict, True)
         if verdict.undecided:
             what = (
                 f"the end of a plain run is right, and so is every module on golden inputs; {len(verdict.undecided)} differences in between"
@@ -220,7 +222,8 @@ class _Search:
             return self._finish(f"{what} could not be judged", verdict, True)
         if verdict.unknown:
             count = len(verdict.unknown)
-            return self._finish(f"nothing is wrong in what could be compared; {count} values could not be", verdict, True)
+            values = "1 value" if count == 1 else f"{count} values"
+            return self._finish(f"nothing is wrong in what could be compared; {values} could not be", verdict, True)
         drifted = any(facts.outputs for item in plain for facts in item.calls)
         if drifted:
             self.notes.append("in a run with nothing given, values drift apart by no more than rounding adds up to")
@@ -262,12 +265,20 @@ class _Search:
 
     def _after_crash(self, run: Run, done: Progress) -> Result:
         plain, _ = self._run("plain", 0, self._judge_plain)
+        verdict, inside = self._judged_so_far(done, self.count)
+        where = f", inside {inside}" if inside else ""
+        self.files.append(self.options.output / f"run{run.number}" / _LOG)
         if plain.outcome == "crashed":
-            verdict, inside = self._judged_so_far(done, self.count)
-            failed = f"the script fails whether inputs are given or not{f', inside {inside}' if inside else ''} ({_how(plain)})"
+            failed = f"the script fails whether inputs are given or not{where} ({_how(plain)})"
             if verdict.suspects:
                 self.notes.append(failed)
             return self._finish(words.in_one_sentence(verdict) or failed, verdict, True)
+        if verdict.suspects and not self.options.halve:
+            self.notes.append(
+                f"with all inputs given the script fails{where} ({_how(run)}), without any it does not: what would have come after that is "
+                "not judged; --halve searches for the input at which it fails"
+            )
+            return self._finish(words.in_one_sentence(verdict), verdict, True)
         kept: dict[int, Progress] = {}
 
         def fails(count: int) -> bool:
@@ -275,8 +286,7 @@ class _Search:
             return made.outcome == "crashed"
 
         first_failing = smallest(self.count, fails)
-        verdict = Verdict()
-        if first_failing - 1 in kept:
+        if not verdict.suspects and first_failing - 1 in kept:
             verdict, _ = self._judged_so_far(kept[first_failing - 1], first_failing - 1)
         guilty = words.short(self._longest()[first_failing - 1])
         sentence = (

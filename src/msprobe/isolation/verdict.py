@@ -38,6 +38,9 @@ class Suspect:
         frame, frame_before: the lines that make `call` and `after`.
         code: `file:line` of the forward that is to blame, "" when not known.
         buffers: those of the module that is to blame; no dump holds them.
+        random: that module draws random numbers.
+        updated: parameters that were right at an earlier call of the step.
+        clear: one of those that were joined in it is no slight difference.
         explained: calls that are wrong because of it.
         reached: calls at which wrong values arrive because of it.
         again: further calls with the same fault: of the same module, or by the same lines of code.
@@ -55,6 +58,9 @@ class Suspect:
     frame_before: Frame | None = None
     code: str = ""
     buffers: tuple[str, ...] = ()
+    random: bool = False
+    updated: bool = False
+    clear: bool = False
     explained: list[str] = field(default_factory=list)
     reached: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
@@ -63,12 +69,13 @@ class Suspect:
     @property
     def slight(self) -> bool:
         """Narrower arithmetic may give as much."""
-        return bool(self.differences) and all(difference.slight for difference in self.differences)
+        return bool(self.differences) and not self.clear and all(difference.slight for difference in self.differences)
 
     @property
-    def rank_in_list(self) -> tuple[bool, bool, int, int]:
-        """What is clear comes first, then what is small, then what is early; calls that only one run makes come last."""
-        return self.kind in ("missing", "extra"), self.slight, self.size, self.order
+    def rank_in_list(self) -> tuple[bool, bool, bool, int, int]:
+        """What is clear comes first, then what is small, then what is early; what may follow from the others, and calls that only one run
+        makes, come last."""
+        return self.kind in ("missing", "extra"), self.updated, self.slight, self.size, self.order
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,8 @@ class _Judge:
         self.parameters: dict[str, Suspect] = {}
         self.arguments: dict[str, Suspect] = {}
         self.between: defaultdict[str | None, list[Suspect]] = defaultdict(list)
+        self.right_before: set[str] = set()
+        """Modules whose parameters were right at a call."""
         self.cause: dict[str, Suspect | None] = {}
         """Call with a wrong output -> the reason; None: undecided."""
         self.reached: list[tuple[str, Suspect | str]] = []
@@ -176,10 +185,14 @@ class _Judge:
     # --- a call by itself -----------------------------------------------------------------------------------------------------------
     def _parameter(self, facts: CallFacts) -> None:
         if facts.parameters:
-            self.parameters[facts.name] = self._suspect("parameter", facts, facts.parameters, size=len(self._inside(facts.name)))
+            suspect = self._suspect("parameter", facts, facts.parameters, size=len(self._inside(facts.name)))
+            suspect.updated = operation(facts.name) in self.right_before
+            self.parameters[facts.name] = suspect
+        else:
+            self.right_before.add(operation(facts.name))
 
     def _argument(self, facts: CallFacts) -> None:
-        if not facts.arguments:
+        if all(difference.may_not_matter for difference in facts.arguments):
             return
         handed_down = self.arguments.get(facts.parent or "")
         wrong = self._wrong_before(facts)
@@ -231,7 +244,28 @@ class _Judge:
         """Why the code of this call may compute wrong values although it is right itself."""
         if around is None:
             return None
-        return self.arguments.get(around.name) or self.parameters.get(around.name)
+        return self.arguments.get(around.name) or self.parameters.get(around.name) or self._does_matter(around)
+
+    def _does_matter(self, facts: CallFacts) -> Suspect | None:
+        """A tensor for None, or None for a tensor, is to blame for what is wrong in this call, if no call like it is right all the same."""
+        if not facts.arguments:
+            return None
+        keys = {difference.key for difference in facts.arguments}
+        for other in self.evidence.calls:
+            alike = (
+                other is not facts
+                and class_of(other.name) == class_of(facts.name)
+                and keys == {difference.key for difference in other.arguments}
+            )
+            if alike and not other.outputs and not any(self.calls[inner].arrived for inner in self._inside(other.name)):
+                return None
+        reason = self._reason_of(self.calls.get(facts.parent or ""))
+        if reason is None:
+            reason = self._suspect("argument", facts, facts.arguments, size=len(self._inside(facts.parent)))
+        else:
+            self.reached.append((facts.name, reason))
+        self.arguments[facts.name] = reason
+        return reason
 
     # --- what is given out ----------------------------------------------------------------------------------------------------------
     def _output(self, facts: CallFacts) -> None:
@@ -261,6 +295,7 @@ class _Judge:
         suspect.owner = name
         suspect.code = self.evidence.code.get(operation(name), "")
         suspect.buffers = self.evidence.buffers.get(operation(name), ())
+        suspect.random = operation(name) in self.evidence.random
         if inside:
             last = self.children[name][-1]
             suspect.after, suspect.frame_before = last, self.calls[last].frame
@@ -278,6 +313,9 @@ class _Judge:
         suspect = Suspect(kind, facts.name, differences, size, self.order[facts.name], facts.parent, frame=facts.frame)
         if facts.parent is not None:
             suspect.code = self.evidence.code.get(operation(facts.parent), "")
+            if kind == "between":
+                suspect.buffers = self.evidence.buffers.get(operation(facts.parent), ())
+                suspect.random = operation(facts.parent) in self.evidence.random
         self.suspects.append(suspect)
         return suspect
 
@@ -301,7 +339,9 @@ class _Judge:
 
     def _merged(self) -> list[Suspect]:
         """What is wrong in the same way at several calls of a module, or by the same lines of code in several, is one suspect."""
-        found = _joined(self.suspects, lambda suspect: (suspect.kind, operation(suspect.call), operation(suspect.after or "")))
+        found = _joined(
+            self.suspects, lambda suspect: (suspect.kind, suspect.updated, operation(suspect.call), operation(suspect.after or ""))
+        )
         whole = self._wrong_classes(found)
         return sorted(_joined(found, lambda suspect: _same_code(suspect, whole)), key=lambda suspect: suspect.rank_in_list)
 
@@ -328,6 +368,7 @@ def _joined(suspects: Sequence[Suspect], key: Callable[[Suspect], Hashable | Non
             left.append(suspect)
             continue
         earlier.again += [suspect.call, *suspect.again]
+        earlier.clear = not (earlier.slight and suspect.slight)
         earlier.explained += suspect.explained
         earlier.reached += suspect.reached
     return left
@@ -336,7 +377,7 @@ def _joined(suspects: Sequence[Suspect], key: Callable[[Suspect], Hashable | Non
 def _same_code(suspect: Suspect, wrong_classes: set[str]) -> Hashable | None:
     frame, before = suspect.frame, suspect.frame_before
     if suspect.kind == "parameter":
-        return suspect.kind
+        return (suspect.kind, suspect.updated)
     if suspect.kind == "module":
         name = class_of(suspect.call)
         return (suspect.kind, name) if name in wrong_classes else None

@@ -26,7 +26,8 @@ def short(call: str) -> str:
 def sentence(suspect: Suspect) -> str:
     """What is wrong, in one sentence without its place."""
     again = len(suspect.again) if suspect.kind not in ("missing", "extra") else 0
-    return _sentence(suspect) + (f"; the same at {again} more call{'s' if again > 1 else ''}" if again else "")
+    slight = "; the difference is slight, narrower arithmetic may give as much" if suspect.slight else ""
+    return _sentence(suspect) + (f"; the same at {again} more call{'s' if again > 1 else ''}" if again else "") + slight
 
 
 def _sentence(suspect: Suspect) -> str:
@@ -47,6 +48,8 @@ def _sentence(suspect: Suspect) -> str:
         return f"what the model is given is wrong: {keys} of its first call, {call}, {arrive} wrong (the data, or code before that call)"
     if suspect.kind == "parameter":
         keys = listed([f"its {difference.key.removeprefix('parameters.')}" for difference in suspect.differences])
+        if suspect.updated:
+            return f"the parameters of {call} were right earlier in the step, an update has made them wrong: {keys} {differ} from golden"
         return f"the parameters of {call} are wrong, its code need not be: {keys} {differ} from golden"
     if suspect.kind == "argument":
         return f"{call} is called with other arguments{f', in the forward of {owner}' if owner else ''}: {keys} {differ}"
@@ -59,9 +62,11 @@ def place(suspect: Suspect) -> str:
     """Where that is: lines of code, "" where nothing is known."""
     if suspect.kind == "between" and suspect.frame is not None:
         before = suspect.frame_before
-        if before is not None and before.path == suspect.frame.path and before.line != suspect.frame.line:
+        if before is None or (before.path, before.line) == (suspect.frame.path, suspect.frame.line):
+            return f"before {suspect.frame}"
+        if (before.path, before.function) == (suspect.frame.path, suspect.frame.function) and before.line < suspect.frame.line:
             return f"{before.path}:{before.line} to {suspect.frame.line} in {suspect.frame.function}"
-        return f"before {suspect.frame}"
+        return f"after {before.path}:{before.line} in {before.function}, before {suspect.frame}"
     if suspect.kind == "own code" and suspect.frame_before is not None:
         return f"behind {suspect.frame_before}"
     if suspect.kind == "module" and suspect.code:
@@ -109,12 +114,16 @@ def undecided(item: Undecided) -> str:
 def hint(suspect: Suspect) -> str:
     """What is worth a look before the code is."""
     parts = names.parse(suspect.call)
-    if not isinstance(parts, names.ModuleName) or suspect.kind not in ("module", "own code"):
+    if not isinstance(parts, names.ModuleName) or suspect.kind not in ("module", "own code", "between"):
         return ""
-    if "dropout" in parts.class_name.lower():
-        return "it draws random numbers: are both runs seeded alike (seed_all), or without dropout?"
+    own = suspect.kind != "between"
+    whose = "its" if own or suspect.owner is None else f"{short(suspect.owner)}'s"
+    if suspect.random or (own and "dropout" in parts.class_name.lower()):
+        return f"{whose} code may draw random numbers (dropout): are both runs seeded alike (seed_all), or without dropout?"
     if suspect.buffers:
-        return f"its buffers ({listed(suspect.buffers)}) are in no dump: are they those of the golden run?"
+        return f"{whose} buffers ({listed(suspect.buffers)}) are in no dump: are they those of the golden run?"
+    if not own:
+        return ""
     if parts.count > 0:
         return f"its {parts.count} earlier calls in this step are right: does it keep something between calls?"
     return ""
@@ -124,7 +133,7 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
     if count > 1:
         yield Line(f"{number}. {sentence(suspect)}", "head")
         if where := place(suspect):
-            yield Line(f"   {where}" if where.startswith(("called", "before", "behind")) else f"   at {where}")
+            yield Line(f"   {where}" if where.startswith(("called", "before", "behind", "after")) else f"   at {where}")
     yield Line(f"   {suspect.call}")
     if suspect.kind in ("module", "own code") and suspect.code and suspect.frame is not None:
         yield Line(f"   called at {suspect.frame}")

@@ -13,6 +13,8 @@ from capturing import forget_debugger
 from overriding import TAKES, ZERO, Around, Takes, clean, configured, numbered, overridden, source, value
 from torch import nn
 
+from msprobe.pytorch.load import targets
+
 
 def test_entries_that_never_came(tmp_path: Path, log: list[str]) -> None:
     numbered(tmp_path)
@@ -119,6 +121,31 @@ def test_a_second_name_of_a_module(tmp_path: Path, log: list[str]) -> None:
         "WARNING [load] invalid module: Module.1.again.0.Takes.forward.0: "
         '"1.again.0" is the same module as "Module.1.inner.Takes": its calls are recorded, and counted, under that name'
     )
+
+
+def test_many_wrong_entries_are_compared_with_few_names(tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding what looks alike costs time for every name of the model: a thousand wrong entries would take minutes."""
+    compared: list[int] = []
+    monkeypatch.setattr(targets, "get_close_matches", lambda wanted, names, n, cutoff: compared.append(len(names)) or [])
+    monkeypatch.setattr(targets, "_MOST_COMPARED", 250)
+    model = nn.Module()
+    source(tmp_path, {})
+    model.layers = nn.ModuleList([nn.Identity() for _ in range(99)])
+    wrapped = [f"Module.module.layers.{n}.Identity.forward.0" for n in range(99)]  # a wrapper that is not there: known without comparing
+    with overridden(tmp_path, [*wrapped, *(f"Module.else.{n}.Identity.forward.0" for n in range(99))], model):
+        pass
+    told = [line for line in log if "invalid module" in line]
+    assert len(told) == 198 and told[7].endswith('no module "module.layers.7"; did you mean "Module.layers.7.Identity"?')
+    assert compared == [100, 100, 100]
+
+
+def test_a_wrapper_that_the_source_did_not_have(tmp_path: Path, log: list[str]) -> None:
+    model = nn.Module()
+    source(tmp_path, {})
+    model.module = Around()
+    with overridden(tmp_path, [TAKES], model):
+        pass
+    assert f'WARNING [load] invalid module: {TAKES}: the model has no module "inner"; did you mean "Module.module.inner.Takes"?' in log
 
 
 def test_another_layout(tmp_path: Path, log: list[str]) -> None:

@@ -11,6 +11,8 @@ from overriding import TAKES, Around, Takes, bits, given, overridden, source
 from torch import nn
 from torch.autograd import forward_ad
 
+from msprobe.pytorch.load.values import tensor_like
+
 NAN = torch.tensor([0x7FC00001, 0x7F800001, -1], dtype=torch.int32).view(torch.float32)
 """A quiet NaN with a payload, a signalling one, one with the sign bit."""
 DTYPES = [
@@ -267,6 +269,15 @@ def test_cast(tmp_path: Path, log: list[str]) -> None:
     assert torch.equal(x.grad, torch.full((2,), 2.0, dtype=torch.float16))
     assert f"INFO [load] {TAKES}.input.0: converted from torch.float32 to torch.float16 (cast)" in log
     assert not any("mismatch" in line for line in log)
+
+
+def test_what_is_finite_stays_so_where_that_is_asked() -> None:
+    recorded = torch.tensor([torch.finfo(torch.float32).min, float("-inf"), float("nan"), 1.0])
+    for dtype in (torch.bfloat16, torch.float16):
+        found = tensor_like(recorded, torch.zeros(4, dtype=dtype), dtype, finite=True)
+        assert found.dtype is dtype
+        assert found[0] == torch.finfo(dtype).min and found[1] == float("-inf") and found[2].isnan() and found[3] == 1
+        assert tensor_like(recorded, torch.zeros(4, dtype=dtype), dtype)[0] == float("-inf")
 
 
 @pytest.mark.parametrize(

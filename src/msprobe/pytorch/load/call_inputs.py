@@ -52,10 +52,11 @@ class CallInputs:
         cast: whether a loaded tensor is converted to the dtype of the one that it replaces.
         warn: tells a text, once; or once for what it is about.
         observe: is shown every tensor before it is replaced.
+        finite: finite values stay finite in the conversion.
     """
 
-    def __init__(self, cast: bool, warn: Warn, observe: Observe | None = None) -> None:
-        self._cast, self._warn, self._observe = cast, warn, observe
+    def __init__(self, cast: bool, warn: Warn, observe: Observe | None = None, finite: bool = False) -> None:
+        self._cast, self._warn, self._observe, self._finite = cast, warn, observe, finite
         self.replaced = 0
         """Tensors so far."""
         self._converted: set[str] = set()
@@ -103,7 +104,7 @@ class CallInputs:
                 self._show(call.entry, role, path, current, loaded)
             if same is None:
                 self._tell_difference(call, place, loaded, current)
-                same = in_place_of(current, loaded, current.dtype if self._cast else None)
+                same = in_place_of(current, loaded, current.dtype if self._cast else None, self._finite)
                 call.made.setdefault(id(current), []).append((loaded, same, current))
         except Exception as error:
             let_through(error)

@@ -34,6 +34,14 @@ from msprobe.pytorch.session import Session
 
 _PATIENCE = 60.0
 """Seconds that a process waits for the others' step to end before it ends the script."""
+_DROPOUT = (
+    torch.nn.Dropout,
+    torch.nn.Dropout1d,
+    torch.nn.Dropout2d,
+    torch.nn.Dropout3d,
+    torch.nn.AlphaDropout,
+    torch.nn.FeatureAlphaDropout,
+)
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
@@ -59,6 +67,7 @@ class IsolatedSession(Session):
         self._orders = orders = isolation.Orders.read(path)
         self._rank: int | None = None
         self._leaving = False
+        self._unwritten: set[str] = set()
         self._told_recording = False
         self._changed = ChangedInPlace(self._line)
         super().__init__(_Fixed(_config(path, orders)))
@@ -67,7 +76,7 @@ class IsolatedSession(Session):
     def use(self, config: Config) -> None:
         super().use(config)
         if config.load is not None:
-            self.override = Override(config.load, observe=self._arrived, entries=self._entries)
+            self.override = Override(config.load, observe=self._arrived, entries=self._entries, finite=True)
 
     def start(self, model: Any, token_range: Any, rank_id: int | None) -> None:
         self._rank = current_rank() if rank_id is None else rank_id
@@ -136,7 +145,9 @@ class IsolatedSession(Session):
         try:
             isolation.append_line(path, line)
         except OSError as error:
-            logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
 
     def _arrived(self, entry: str, role: str, path: tuple[str, ...], tensor: torch.Tensor, loaded: TensorData | torch.Tensor) -> None:
         """A tensor is about to be replaced: how far it is from the golden one."""
@@ -153,7 +164,10 @@ class IsolatedSession(Session):
         path = os.path.join(directory, isolation.CODE)
         if os.path.exists(path):
             return
-        found = {name: {"forward": _place(module), "buffers": list(module._buffers)} for name, module in named_modules(model)}
+        found = {
+            name: {"forward": _place(module), "buffers": list(module._buffers), "random": _draws(module)}
+            for name, module in named_modules(model)
+        }
         try:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(found, file)
@@ -163,7 +177,7 @@ class IsolatedSession(Session):
 
 def _config(path: str, orders: isolation.Orders) -> Config:
     union = tuple(dict.fromkeys(name for names in orders.calls.values() for name in names))
-    load = LoadConfig(orders.golden, union, step=frozenset((orders.step,)), dump_after_load=True) if union else None
+    load = LoadConfig(orders.golden, union, step=frozenset((orders.step,)), dump_after_load=True, cast=True) if union else None
     return Config(
         framework="pytorch",
         source=path,
@@ -212,6 +226,18 @@ def _data(tensor: torch.Tensor) -> TensorData:
         plain = plain.cpu().contiguous()
         raw = plain.reshape(-1).view(torch.uint8).numpy()
         return TensorData(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), memoryview(raw).cast("B"))
+
+
+def _draws(module: torch.nn.Module) -> bool:
+    """Whether its forward may draw random numbers, as far as one can see: dropout, as a layer or as a number.
+
+    Also where it is not training: the golden run may have been.
+    """
+    if isinstance(module, _DROPOUT):
+        return module.p > 0
+    if any(isinstance(layer, _DROPOUT) and layer.p > 0 for layer in module._modules.values()):
+        return True  # some models keep a layer for its number only
+    return any("drop" in name and type(value) in (int, float) and value > 0 for name, value in vars(module).items())
 
 
 def _place(module: torch.nn.Module) -> str:

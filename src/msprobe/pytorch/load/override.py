@@ -18,7 +18,7 @@ from msprobe.pytorch.load.call_inputs import CallInputs, Observe
 from msprobe.pytorch.load.hooking import Exchanged, InputHooks
 from msprobe.pytorch.load.recomputation import Recomputation
 from msprobe.pytorch.load.source import NoSource, Source, StepSource
-from msprobe.pytorch.load.targets import missed, module_of, why_not_there
+from msprobe.pytorch.load.targets import Targets, missed, module_of
 from msprobe.recording.counters import Counters
 
 __all__ = ["Observe", "Override", "TensorData"]
@@ -35,12 +35,21 @@ class Override:
         observe: is shown every tensor before it is replaced. What it raises is contained and told.
         entries: gives the module calls whose inputs are replaced, in the place of `load.modules`; asked when a step begins.
         directory: what a relative `load.path` is relative to; "" for the current one.
+        finite: what is cast to a narrower dtype stays finite where it was.
 
     Raises:
         ConfigError: nothing can be loaded from `load.path`.
     """
 
-    def __init__(self, load: LoadConfig, *, observe: Observe | None = None, entries: Entries | None = None, directory: str = "") -> None:
+    def __init__(
+        self,
+        load: LoadConfig,
+        *,
+        observe: Observe | None = None,
+        entries: Entries | None = None,
+        directory: str = "",
+        finite: bool = False,
+    ) -> None:
         self.load = load
         self.on = False
         """Between start and stop."""
@@ -55,7 +64,7 @@ class Override:
         self._told: set[str] = set()
         self._without: list[list[int]] = []
         """First and last of the steps for which there was no source."""
-        self._inputs = CallInputs(load.cast, self._warn, observe)
+        self._inputs = CallInputs(load.cast, self._warn, observe, finite)
         self._hooks = InputHooks(self._called)
         self._step = 0
         self._here: StepSource | None = None
@@ -122,7 +131,8 @@ class Override:
         everything = dict(named_modules(model))
         self._names = {name: module for name, module in everything.items() if not isinstance(module, torch.jit.ScriptModule)}
         self._shape = shape
-        invalid = {entry: why for entry in self._listed if (why := why_not_there(entry, everything, model)) is not None}
+        targets = Targets(everything, model)
+        invalid = {entry: why for entry in self._listed if (why := targets.why_not_there(entry)) is not None}
         logger.info(f"[load] module validation: {len(self._listed) - len(invalid)}/{len(self._listed)} modules valid in model")
         for entry, why in invalid.items():
             logger.warning(f"[load] invalid module: {entry}: {why}")

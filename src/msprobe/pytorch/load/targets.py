@@ -12,6 +12,7 @@ from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.recording.counters import Counters
 
 _MOST_COMPARED = 20_000
+"""Names, for all wrong entries of a configuration together: about two seconds."""
 
 
 def module_of(entry: str) -> str:
@@ -19,31 +20,61 @@ def module_of(entry: str) -> str:
     return entry.rpartition(".forward.")[0]
 
 
-def why_not_there(entry: str, names: dict[str, torch.nn.Module], model: object) -> str | None:
-    """Why the model has no such module, with the name that was probably meant; None where it has.
+class Targets:
+    """Says why a model has no such module.
 
     Args:
-        entry: `Module.{path}.{Class}.forward.{n}`.
         names: the model's modules, by name.
         model: the model or models.
     """
-    wanted = module_of(entry)
-    module = names.get(wanted)
-    if module is not None:
-        return "it is a scripted module, which takes no hooks" if isinstance(module, torch.jit.ScriptModule) else None
-    path, _, kind = wanted.removeprefix("Module.").rpartition(".")
-    for name in names:
-        there, _, other = name.removeprefix("Module.").rpartition(".")
-        if there == path:
-            return f'the class of "{path}" in the model is {other}, not {kind}; did you mean "{name}"?'
-    if not path:
-        return "it names the model itself, which is not recorded; name a module inside it"
-    shared = _module_at(path, model)
-    for name, other in names.items():
-        if other is shared:
+
+    def __init__(self, names: dict[str, torch.nn.Module], model: object) -> None:
+        self._names, self._model = names, model
+        self._at = {name.removeprefix("Module.").rpartition(".")[0]: name for name in names}
+        self._of = {id(module): name for name, module in names.items()}
+        self._without_first = {_shortened(name): name for name in names}
+        self._left = _MOST_COMPARED
+
+    def why_not_there(self, entry: str) -> str | None:
+        """Why the model has no such module, with the name that was probably meant; None where it has.
+
+        Args:
+            entry: `Module.{path}.{Class}.forward.{n}`.
+        """
+        wanted = module_of(entry)
+        module = self._names.get(wanted)
+        if module is not None:
+            return "it is a scripted module, which takes no hooks" if isinstance(module, torch.jit.ScriptModule) else None
+        path, _, kind = wanted.removeprefix("Module.").rpartition(".")
+        if not path:
+            return "it names the model itself, which is not recorded; name a module inside it"
+        name = self._at.get(path)
+        if name is not None:
+            return f'the class of "{path}" in the model is {name.rpartition(".")[2]}, not {kind}; did you mean "{name}"?'
+        shared = _module_at(path, self._model)
+        name = self._of.get(id(shared)) if shared is not None else None
+        if name is not None:
             return f'"{path}" is the same module as "{name}": its calls are recorded, and counted, under that name'
-    close = get_close_matches(wanted, list(names)[:_MOST_COMPARED], n=1, cutoff=0.5)
-    return f'the model has no module "{path}"' + (f'; did you mean "{close[0]}"?' if close else "")
+        close = self._close_to(wanted)
+        return f'the model has no module "{path}"' + (f'; did you mean "{close}"?' if close else "")
+
+    def _close_to(self, wanted: str) -> str | None:
+        """A wrapper more or less around the model is what mostly went wrong, with all entries at once; else names that look alike."""
+        shorter = _shortened(wanted)
+        if shorter in self._names:
+            return shorter
+        if wanted in self._without_first:
+            return self._without_first[wanted]
+        if self._left <= 0:
+            return None
+        compared = list(self._names)[:_MOST_COMPARED]
+        self._left -= len(compared)
+        return next(iter(get_close_matches(wanted, compared, n=1, cutoff=0.5)), None)
+
+
+def _shortened(name: str) -> str:
+    """A module's name without the first part of its path."""
+    return "Module." + name.removeprefix("Module.").partition(".")[2]
 
 
 def _module_at(path: str, model: object) -> torch.nn.Module | None:

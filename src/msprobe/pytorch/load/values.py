@@ -54,13 +54,14 @@ def shape_and_dtype(loaded: TensorData | torch.Tensor) -> tuple[list[int], torch
     return list(loaded.shape), dtype
 
 
-def tensor_like(loaded: TensorData | torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+def tensor_like(loaded: TensorData | torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None, finite: bool = False) -> torch.Tensor:
     """A new tensor with the loaded values, bit for bit, on the device of `like`; its strides are those of `like` where the shape is.
 
     Args:
         loaded: the values.
         like: the tensor whose place it takes; strided.
         dtype: what the values are converted to, None to leave them as they are.
+        finite: what is finite stays finite in a narrower dtype.
     """
     with torch.no_grad():
         if isinstance(loaded, torch.Tensor):
@@ -71,12 +72,21 @@ def tensor_like(loaded: TensorData | torch.Tensor, like: torch.Tensor, dtype: to
             if values.numel():
                 values.reshape(-1).view(torch.uint8).numpy()[:] = np.frombuffer(loaded.data, np.uint8)
         if dtype is not None and values.dtype is not dtype:
-            values = (values.real if values.is_complex() and not dtype.is_complex else values).to(dtype)
+            values = values.real if values.is_complex() and not dtype.is_complex else values
+            values = (_limited(values, dtype) if finite else values).to(dtype)
         values = values.to(like.device)
         if values.layout is like.layout is torch.strided and values.shape == like.shape and values.stride() != like.stride():
             # A kernel is chosen by the strides; the recorded ones nobody knows, so those of the tensor that arrived are the best guess.
             values = torch.empty_like(like, dtype=values.dtype, requires_grad=False).copy_(values)
         return values
+
+
+def _limited(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """With finite values no larger than `dtype` holds: a mask of float32's lowest number must be no mask of infinities in bfloat16."""
+    if not (values.is_floating_point() and dtype.is_floating_point) or torch.finfo(dtype).max >= torch.finfo(values.dtype).max:
+        return values
+    largest = torch.finfo(dtype).max
+    return torch.where(values.isinf(), values, values.clamp(-largest, largest))
 
 
 def _with_tangent(original: torch.Tensor, values: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
@@ -90,7 +100,7 @@ def _with_tangent(original: torch.Tensor, values: torch.Tensor, tangent: torch.T
     return forward_ad.make_dual(values, tangent.to(values.dtype))
 
 
-def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype: torch.dtype | None, finite: bool = False) -> torch.Tensor:
     """The loaded values as a tensor that stands where `original` stood.
 
     If that requires grad, so does the result, and its gradient flows on to `original` in that tensor's dtype; where the shapes differ the
@@ -100,12 +110,12 @@ def in_place_of(original: torch.Tensor, loaded: TensorData | torch.Tensor, dtype
     Args:
         original: the tensor that arrived.
         loaded: the values.
-        dtype: see `tensor_like`.
+        dtype, finite: see `tensor_like`.
     """
     inference = original.is_inference()
     mode = torch.inference_mode(inference) if torch.is_inference_mode_enabled() is not inference else contextlib.nullcontext()
     with mode:
-        values = tensor_like(loaded, original, dtype)
+        values = tensor_like(loaded, original, dtype, finite)
         tangent = torch_internals.forward_tangent(original)
         if tangent is not None:
             return _with_tangent(original, values, tangent)
