@@ -103,6 +103,18 @@ def test_what_differs_besides(tmp_path: Path) -> None:
     assert f"First difference: {NAME} (inputs equal, output differs)" in told(outcome)
 
 
+def test_the_module_whose_code_it_is(tmp_path: Path) -> None:
+    def side(name: str, inner: float) -> Path:
+        data = {"Torch.f.0.forward": api([tensor(inner)], [tensor(inner)]), **CALL}
+        path = dump(tmp_path / name, CACHE, data)
+        path.with_name("construct.json").write_text(json.dumps({"Torch.f.0.forward": NAME, NAME: None}))
+        return path
+
+    outcome = compare(side("t", 2.0), side("g", 1.0), tmp_path / "o")
+    assert f"First difference: {NAME}, before it calls Torch.f.0.forward (its inputs agree as far as recorded, input.0 of" in told(outcome)
+    assert told(outcome).startswith("Inputs equal as far as recorded, the code of `m` before it calls")
+
+
 def test_beside_another_reason_for_exit_code_1(tmp_path: Path) -> None:
     more = {**CALL, "Module.n.N.forward.0": module([tensor(), tensor()], [tensor()])}
     fewer = {**CALL, "Module.n.N.forward.0": module([tensor()], [tensor()])}
