@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,8 +187,8 @@ def _write_xlsx(merged: Merged, output: Path, name: str, header: Sequence[str]) 
     import xlsxwriter  # type: ignore[import-untyped]
 
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with new_file(output, name, "xlsx") as (path, stream):
-        book = xlsxwriter.Workbook(stream, options)
+    with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(output, name, "xlsx") as (path, stream):
+        book = xlsxwriter.Workbook(stream, options | {"tmpdir": waiting})
         bold = book.add_format({"bold": True})
         for column in merged.tables:
             sheet = book.add_worksheet(column[:31])

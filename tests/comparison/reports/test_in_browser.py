@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparison.dumps import api, save_array, write_dump
+from comparison.dumps import api, save_array, tensor, write_dump
 from comparison.net import Net
 from msprobe.comparison.reports import report_html
 
@@ -168,6 +168,26 @@ def test_names_that_try_to_be_more_than_text_are_inert(browser: Browser, tmp_pat
     assert browser.run("document.querySelectorAll('img, svg, a, iframe').length") == 0
     assert HOSTILE[0] in browser.run("document.body.textContent")  # it is shown as it is
     nothing_went_wrong(browser)
+
+
+def test_names_that_show_nothing_or_turn_the_text_are_spelled_out(browser: Browser, tmp_path: Path) -> None:
+    for side, value in (("t", 1.0), ("g", 2.0)):
+        names = ("re\u202elu", "relu", "re\u200blu")
+        write_dump(tmp_path / side, {f"Functional.{name}.0.forward": api([tensor(1.0)], [tensor(value)]) for name in names})
+    browser.open(page_of(tmp_path / "t", tmp_path / "g", tmp_path / "out"))
+    assert browser.run(LABELS.replace(".line", ".line:not(.row)")) == ["re\\u202elu", "relu", "re\\u200blu"]
+    assert text(browser, "#details h2 .name") == "re\\u202elu"
+    nothing_went_wrong(browser)
+
+
+def test_digits_are_marked_from_which_they_part(browser: Browser, tmp_path: Path) -> None:
+    sides = [
+        write_dump(tmp_path / side, {"Torch.a.0.forward": api([], [tensor(1.0, Max=high, Mean=mean)])})
+        for side, high, mean in (("t", 12.5, 1.2345), ("g", 1.25, 1.2399))
+    ]
+    browser.open(page_of(*sides, tmp_path / "out"))
+    marked = browser.run("[...document.querySelectorAll('.value .side td.number mark')].map((mark) => mark.textContent)")
+    assert marked == ["12.5", "45", "1.25", "99"]
 
 
 def test_the_errors_of_tensors_are_drawn(browser: Browser, tmp_path: Path) -> None:
