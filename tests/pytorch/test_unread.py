@@ -256,3 +256,13 @@ def test_nothing_is_kept_after_the_end(tmp_path: Path) -> None:
     writer.note_unread(("a", "input", ("0",), "a set"))
     assert not writer._unread.waiting
     assert os.listdir(tmp_path)
+
+
+def test_a_recomputation_that_torch_cuts_short_has_no_result_in_any_run(tmp_path: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh()))
+    x = torch.ones(1, 2, requires_grad=True)
+    step = record(tmp_path, lambda: checkpoint(model[0], x, use_reentrant=False).sum().backward(), model=model, level="L0")
+    assert [None] in [entry.get("output") for entry in step.forward().values()]
+    assert listed(step) == {}

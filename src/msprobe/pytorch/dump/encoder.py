@@ -78,8 +78,18 @@ class Side:
         """ids of the containers being walked."""
 
 
-NO_RESULT: Any = object()
-"""Stands for the result of a call that did not come to its end."""
+class NoResult:
+    """Stands for the result of a call that has none. `what`: what meta.json says of its null, "" for nothing."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+NO_RESULT = NoResult("the result of a call that did not come to its end")
+CUT_SHORT = NoResult("")
+"""torch ends a recomputation (activation checkpointing) as soon as it has what it needs: there never is a result, in no run."""
 
 Save = Callable[[torch.Tensor, Side, Path], str | None]
 """`save(tensor, side, path)` keeps a tensor's values; gives the file's name or None."""
@@ -142,9 +152,9 @@ class Encoder:
 
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
-        if value is NO_RESULT:
-            return [self.unread(("0",), side, "the result of a call that did not come to its end")]
         kind = type(value)
+        if kind is NoResult:
+            return [self.no_result(value, side)]
         if kind is not _Tensor and issubclass(kind, tuple):
             return [self.value(value, ("0",), side)] if hasattr(kind, "_fields") else self.positional(value, side)
         return self.positional((value,), side)
@@ -196,6 +206,10 @@ class Encoder:
         """
         if self._note is not None:
             self._note((side.entry, side.role, path, what))
+
+    def no_result(self, result: NoResult, side: Side) -> Record:
+        """Null, for the result of a call that has none."""
+        return self.unread(("0",), side, result.what) if result.what else None
 
     def left_out(self, path: Path, side: Side) -> Record:
         """Null, for a value that a rule leaves out."""

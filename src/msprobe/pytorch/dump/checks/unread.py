@@ -13,7 +13,7 @@ from msprobe.format import unread
 from msprobe.format.unread import LEFT_OUT, Note
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump import summaries, unusual
-from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Save, Side
+from msprobe.pytorch.dump.encoder import Encoder, NoResult, Path, Record, Save, Side
 from msprobe.pytorch.dump.summaries import Holds
 
 _LABELS = {"input_args": "input", "input_kwargs": "input", "input": "input", "output": "output", "parameters": "parameters"}
@@ -119,6 +119,11 @@ class CheckedEncoder(Encoder):
         """See `Encoder.unread`."""
         self._places.note(side, path, kind_of(what))
         return super().unread(path, side, what)
+
+    def no_result(self, result: NoResult, side: Side) -> Record:
+        """See `Encoder.no_result`."""
+        self._places.note(side, ("0",), Unread.OBJECT)
+        return super().no_result(result, side)
 
 
 class PartsEncoder(CheckedEncoder):
