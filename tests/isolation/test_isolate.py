@@ -11,6 +11,7 @@ import pytest
 from isolation.scripts import BEGIN, BLOCKS, IN_PLACE, LAUNCHER, RANKS, Scripts
 from msprobe.errors import UsageError
 from msprobe.isolation import words
+from msprobe.isolation.child import Ended
 from msprobe.isolation.halving import at_most
 from msprobe.isolation.isolate import Result
 
@@ -259,3 +260,12 @@ debugger.step()
     assert found(result) == [("between", "Module.1.expert.Linear.forward.0")] and scripts.runs == 2
     assert "shape [" in result.verdict.suspects[0].differences[0].how
     assert "with all inputs given the script fails, inside 1 (Routed)" in result.notes[0]
+
+
+def test_a_run_that_could_not_be_written_is_no_verdict(scripts: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts.record(scripts.write(IN_PLACE))
+    ended = Ended(0, "", "/a/b cannot be written (No space left on device)")
+    monkeypatch.setattr("msprobe.isolation.isolate.child.run", lambda *_: ended)
+    with pytest.raises(UsageError, match=r"no complete record: /a/b cannot be written .*; make room, or give another directory with -o"):
+        scripts.isolate(["nothing"])
+    assert scripts.runs == 0

@@ -87,7 +87,7 @@ class Evidence:
             record is neither.
         code: name of a module -> `file:line` of its forward, where that is not torch's own.
         buffers: name of a module -> names of its buffers, which no dump holds.
-        random: modules that draw random numbers in a forward of this run: dropout while training.
+        random: modules that draw random numbers while training: dropout.
         backward: what is wrong with the gradients, in words (gradients.py); "" where nothing is.
         csv: the comparison's file, None where none was written.
     """

@@ -159,6 +159,8 @@ class _Search:
         orders.write(place / _PLAN)
         self.say(Line(f"run {number}/{self.limit}: {_given(given, self.count)}", "dim"))
         ended = child.run(self.options.command, {isolation.VARIABLE: str(place / _PLAN)}, place / _LOG)
+        if ended.unwritten:
+            raise UsageError(f"the run left no complete record: {ended.unwritten}; make room, or give another directory with -o")
         done = progress(place / isolation.EVENTS, self.golden, ended)
         outcome: Outcome = "crashed"
         text = f"the script fails ({_how_ended(ended)})"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from capturing import forget_debugger
+from torch import nn
 
 from msprobe.comparison.measure_tensors import from_metrics
 from msprobe.format import isolation
@@ -148,3 +149,19 @@ def test_a_rank_that_the_golden_run_does_not_have(orders: isolation.Orders, tmp_
     debugger.start(Net(), rank_id=3)
     debugger.step()
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "draws"),
+    [
+        (nn.Dropout(0.1), True),
+        (nn.Dropout(0.1).eval(), True),
+        (nn.Dropout(0.0), False),
+        (nn.LSTM(2, 2, 2, dropout=0.1), True),
+        (nn.LSTM(2, 2, 2), False),
+        (nn.Linear(2, 2), False),
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), True),
+    ],
+)
+def test_modules_that_may_draw_random_numbers(module: nn.Module, draws: bool) -> None:
+    assert isolating._draws(module) is draws

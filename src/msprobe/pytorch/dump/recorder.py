@@ -15,7 +15,7 @@ from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.distributed.deferred import Deferred
-from msprobe.pytorch.dump.encoder import Side
+from msprobe.pytorch.dump.encoder import NO_RESULT, Side
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.step_record import StepRecord
@@ -338,7 +338,8 @@ class Recorder:
                 opened = state.open[-1]
             state.open.pop()
             with _NoTorchFunction():
-                self._close_module(step, opened, output)
+                # Hooks are given None for the result of a forward that raises.
+                self._close_module(step, opened, NO_RESULT if output is None and sys.exc_info()[0] is not None else output)
         except Exception as error:
             let_through(error)
             self._tell(step, prefix, f"module's result could not be recorded: {error!r}")
@@ -380,7 +381,7 @@ class Recorder:
         for gone in self.state.unwind(depth):
             self._close_module(step, gone)
 
-    def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = None) -> None:
+    def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = NO_RESULT) -> None:
         state, mode = self.state, self.mode
         if mode is not None and opened.entered_mode:
             torch_internals.remove_mode(mode)

@@ -67,6 +67,7 @@ class IsolatedSession(Session):
         self._orders = orders = isolation.Orders.read(path)
         self._rank: int | None = None
         self._leaving = False
+        self._unwritten: set[str] = set()
         self._told_recording = False
         self._changed = ChangedInPlace(self._line)
         super().__init__(_Fixed(_config(path, orders)))
@@ -144,7 +145,9 @@ class IsolatedSession(Session):
         try:
             isolation.append_line(path, line)
         except OSError as error:
-            logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
 
     def _arrived(self, entry: str, role: str, path: tuple[str, ...], tensor: torch.Tensor, loaded: TensorData | torch.Tensor) -> None:
         """A tensor is about to be replaced: how far it is from the golden one."""
@@ -226,9 +229,10 @@ def _data(tensor: torch.Tensor) -> TensorData:
 
 
 def _draws(module: torch.nn.Module) -> bool:
-    """Whether its forward draws random numbers, as far as one can see: dropout while training, as a layer or as a number."""
-    if not module.training:
-        return False
+    """Whether its forward may draw random numbers, as far as one can see: dropout, as a layer or as a number.
+
+    Also where it is not training: the golden run may have been.
+    """
     if isinstance(module, _DROPOUT):
         return module.p > 0
     if any(isinstance(layer, _DROPOUT) and layer.p > 0 for layer in module._modules.values()):
