@@ -11,6 +11,7 @@ from msprobe.comparison.calls import (
     MeasuredCall,
     dtypes_differ,
     execution_order,
+    inputs_partly_unknown,
     is_overwritten,
     overwritten_input,
     requires_grad_differs,
@@ -40,6 +41,7 @@ class FirstDifference:
         dtypes_from_here: no call before it has another dtype on each side.
         shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
         opens_backward: it is an input of the first backward call that both sides recorded.
+        inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
     kind: Kind
@@ -54,6 +56,7 @@ class FirstDifference:
     dtypes_from_here: bool = False
     shows_at: str = ""
     opens_backward: bool = False
+    inputs_partly_unknown: bool = False
 
     @property
     def of_values(self) -> bool:
@@ -260,6 +263,7 @@ class _Search:
             self.index[shown] <= self.first_dtype,
             shown,
             self._opens_backward(shown) if kind in ("input", "first input") else False,
+            inputs_partly_unknown(around if kind == "own code" and around is not None else call),
         )
 
     def _opens_backward(self, name: str) -> bool:

@@ -17,7 +17,8 @@ MAX_CONTEXTS = 5000
 
 def code(compared: Compared) -> dict[str, Any]:
     """`frames`: (path, line, function, source, kind, number of a context, -1 for none, CHANGED where the file is another one by now);
-    `stacks`: lists of frames, innermost first; `target`: the stack of each call, -1 for none; `golden`: that of its partner, where it is made by another line."""
+    `stacks`: lists of frames, innermost first; `target`: the stack of each call, -1 for none; `golden`: that of its partner, where it is
+    made by another line."""
     table = _Table()
     stacks = compared.frames
     target: list[int] = []
