@@ -39,15 +39,11 @@ def _sentence(difference: FirstDifference) -> str:
         return f"{keys} of {call}{inside} {differ}; {_before_backward(difference)}"
     if difference.kind == "first input":
         return f"inputs of the first call differ: {keys} of {call}{inside}"
-    if difference.kind == "own code" and difference.call.parts.direction == "backward":
-        return (
-            f"{module}, before it calls {call} (its inputs agree, {keys} of that call {differ}, and no call in between gave a difference): "
-            "the code that follows that call in the forward"
-        )
     if difference.kind == "own code":
+        follows = ": the code that follows that call in the forward" if difference.call.parts.direction == "backward" else ""
         return (
             f"{module}, before it calls {call} (its inputs agree{_as_far(difference)}, {keys} of that call {differ}, "
-            "and no call in between gave a difference)"
+            f"and no call in between gave a difference){follows}"
         )
     if difference.kind == "sequence":
         here, there = (name or "no module" for name in (module, difference.golden_module))
