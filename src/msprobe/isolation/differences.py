@@ -34,11 +34,6 @@ class Difference:
     may_not_matter: bool = False
     alone: bool = False
 
-    @property
-    def told(self) -> str:
-        """Key and measure."""
-        return f"{self.key}: {self.how}"
-
 
 def difference_of(row: Measured) -> Difference | None:
     """None where the two agree up to rounding, and where nothing could be measured."""

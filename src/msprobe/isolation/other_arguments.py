@@ -56,10 +56,10 @@ class Arguments:
             yield f"{calls} with other arguments, which explain nothing that is wrong: {told}"
 
     def _first(self, facts: CallFacts) -> str:
-        """The outermost call that has what this one is handed down."""
+        """The outermost call around it that has all of these, and hands them down."""
         above = self._found.get(facts.parent or "")
         keys = {difference.key for difference in facts.arguments}
-        while above is not None and keys & {difference.key for difference in above.arguments}:
+        while above is not None and keys <= {difference.key for difference in above.arguments}:
             facts, above = above, self._found.get(above.parent or "")
         return facts.name
 

@@ -220,7 +220,7 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
         yield Line(f"   called at {suspect.frame}")
     yield Line(f"   {suspect.call}")
     for difference in suspect.differences[:_SHOWN_VALUES]:
-        yield Line(f"   {difference.told}")
+        yield Line(f"   {difference.key}: {difference.how}{' (slight)' if difference.slight else ''}")
     if len(suspect.differences) > _SHOWN_VALUES:
         yield Line(f"   ... and {len(suspect.differences) - _SHOWN_VALUES} more values")
     yield from _arguments(suspect)
