@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ _SHOWN = 20
 _SHOWN_VALUES = 4
 _SHOWN_CALLS = 6
 _WIDTH = 120
+_PATH = re.compile(r"/\S+\.py:\d+")
 
 
 def headline(suspect: Suspect) -> str:
@@ -151,7 +153,10 @@ def in_one_sentence(verdict: Verdict) -> str:
 def details(verdict: Verdict) -> Iterator[Line]:
     """The list, smallest first, what could not be decided, and remarks; in lines that are not long, where names allow."""
     for line in _details(verdict):
-        yield from wrapped(line)
+        if _PATH.search(line.text):
+            yield line  # where a path ends is no place to break a line
+        else:
+            yield from wrapped(line)
 
 
 def wrapped(line: Line) -> Iterator[Line]:
