@@ -11,6 +11,7 @@ from msprobe.comparison.calls import (
     MeasuredCall,
     dtypes_differ,
     execution_order,
+    inputs_partly_unknown,
     is_overwritten,
     overwritten_input,
     requires_grad_differs,
@@ -38,6 +39,7 @@ class FirstDifference:
         parameters: agreement of the parameters, of the call itself and of the module around it.
         dtypes: those of target and golden run, where the first of `rows` has another on each side.
         dtypes_from_here: no call before it has another dtype on each side.
+        inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
     kind: Kind
@@ -50,6 +52,7 @@ class FirstDifference:
     parameters: Agreement
     dtypes: tuple[str, str] | None = None
     dtypes_from_here: bool = False
+    inputs_partly_unknown: bool = False
 
     @property
     def of_values(self) -> bool:
@@ -242,6 +245,7 @@ class _Search:
             parameters,
             dtypes,
             self.index[call.name] <= self.first_dtype,
+            inputs_partly_unknown(around if kind == "own code" and around is not None else call),
         )
 
     @staticmethod
