@@ -48,6 +48,7 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 net = Net()
+second = net.model.layers[1]
 debugger = PrecisionDebugger(config_path="config.json")
 debugger.start(net)
 net(torch.randn(2, 5, 8)).sum().backward()
@@ -62,7 +63,7 @@ for _theirs, _ours in (
     ("k, v = self.k(hidden), self.v(hidden)", 'k, v = self.k(hidden), self.v(hidden) * (-1 if "swap" in FAULT else 1)'),
     ("x, positions=None, use_cache=None", "x"),
     ("hidden=x, positions=positions, use_cache=use_cache", "x"),
-    ("        return x + self.mlp(x)", '        return (0 if "rest" in FAULT and self is net.model.layers[1] else x) + self.mlp(x)  # the rest'),
+    ("        return x + self.mlp(x)", '        return (0 if "rest" in FAULT and self is second else x) + self.mlp(x)  # the rest'),
     ("x, positions=torch.arange(5), use_cache=True", "x"),
     ("x, use_cache=None", "x"),
     ('return {"hidden": x, "cache": None}', "return x"),
