@@ -78,7 +78,7 @@ class IsolatedSession(Session):
     def use(self, config: Config) -> None:
         super().use(config)
         if config.load is not None:
-            self.override = Override(config.load, observe=self._arrived, entries=self._entries, finite=True)
+            self.override = Override(config.load, observe=self._arrived, entries=self._entries, finite=True, by_path=True)
 
     def start(self, model: Any, token_range: Any, rank_id: int | None) -> None:
         self._rank = current_rank() if rank_id is None else rank_id
