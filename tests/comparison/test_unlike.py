@@ -12,6 +12,7 @@ from comparison.dumps import Json, api, tensor, write_dump
 from comparison.unlike import unlike
 from msprobe.comparison import csv_text, measure_many, one_pair, report_csv, rows
 from msprobe.comparison.inputs import DumpPair
+from msprobe.comparison.judging import weighing
 from msprobe.comparison.match import match
 from msprobe.comparison.measure import Agreement, Measure
 from msprobe.comparison.measure_statistics import StatisticsMeasurer
@@ -34,6 +35,7 @@ def test_in_bulk_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
     assert quick == cell_by_cell
     monkeypatch.setattr(measure_many, "_ARRAY_FROM", 10**9)
     monkeypatch.setattr(rows, "_rows_of", None)
+    monkeypatch.setattr(weighing, "_weigh", None)
     assert spelled(tmp_path / "slow", target, golden)[0] == quick
 
 

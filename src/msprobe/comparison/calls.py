@@ -149,6 +149,15 @@ def dtypes_differ(row: RowPair) -> bool:
     return ours is not None and theirs is not None and ours.dtype != theirs.dtype and ours.kind == theirs.kind == "tensor"
 
 
+def inputs_partly_unknown(call: MeasuredCall) -> bool:
+    """Whether some input that the call does not overwrite could not be compared."""
+    written = overwritten_input(call.parts)
+    return any(
+        measure is not None and measure.agreement is Agreement.UNKNOWN and ours is not None and ours.role == "input" and ours.key != written
+        for (ours, _), measure in call.rows
+    )
+
+
 def returns_memory(parts: EntryName) -> bool:
     """Whether the call returns uninitialised memory."""
     return parts.api in UNINITIALISED and parts.direction == "forward"

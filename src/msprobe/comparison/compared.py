@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.comparison.calls import MeasuredCall
@@ -11,6 +11,7 @@ from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging.reference import Truth
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class Compared:
         findings: the search for the first difference.
         stacks, golden_stacks: entry name -> frames; None: the target has no stack.json; the golden one is
             read only where something differs.
+        saved_at: key of a debug.json -> frames, of the target; `golden_stacks` are those of the golden dump then.
         parents, golden_parents: construct.json, entry name -> name of the module around it.
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         truths: for each call what the reference says of its rows; None without `--reference`.
         notes: what the reader should know, one sentence each.
         tensor_dirs: where target and golden dump keep their tensor files.
+        not_recorded: values that neither side recorded.
     """
 
     pair: DumpPair
@@ -49,3 +52,10 @@ class Compared:
     notes: tuple[str, ...]
     truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None
+    not_recorded: NotRecorded = NOTHING
+    saved_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def frames(self) -> Mapping[str, Sequence[str]]:
+        """Entry name -> frames, of the target, wherever they were recorded."""
+        return self.stacks or self.saved_at

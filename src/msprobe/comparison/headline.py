@@ -35,11 +35,15 @@ def _sentence(difference: FirstDifference) -> str:
         return f"the gradient of {keys} in {call} differs (everything before it agrees)"
     if difference.kind == "requires_grad":
         return _requires_grad(difference, inside)
+    if difference.call.parts.direction == "backward" and difference.kind in ("first input", "input"):
+        return f"{keys} of {call}{inside} {differ}; {_before_backward(difference)}"
     if difference.kind == "first input":
         return f"inputs of the first call differ: {keys} of {call}{inside}"
     if difference.kind == "own code":
+        follows = ": the code that follows that call in the forward" if difference.call.parts.direction == "backward" else ""
         return (
-            f"{module}, before it calls {call} (its inputs agree, {keys} of that call {differ}, and no call in between gave a difference)"
+            f"{module}, before it calls {call} (its inputs agree{_as_far(difference)}, {keys} of that call {differ}, "
+            f"and no call in between gave a difference){follows}"
         )
     if difference.kind == "sequence":
         here, there = (name or "no module" for name in (module, difference.golden_module))
@@ -53,6 +57,22 @@ def _sentence(difference: FirstDifference) -> str:
         return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{why}"
     own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
+
+
+def _before_backward(difference: FirstDifference) -> str:
+    """What runs before a backward call is what follows it in the forward."""
+    if difference.dtypes is not None:  # that is said to be the reason
+        return "no recorded call before it gave a difference"
+    if not difference.opens_backward:
+        return (
+            "no recorded call before it gave a difference: what comes into its backward pass is made by the code that follows it in the "
+            "forward, up to the loss"
+        )
+    code = "code outside of modules" if difference.call.parts.is_module else "code that was not recorded"
+    return (
+        "it is the first recorded call of the backward pass, and no recorded call before it gave a difference: what follows it in the "
+        f"forward up to the loss, {code}, changed"
+    )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -100,6 +120,12 @@ def _saved(difference: FirstDifference) -> str:
 def _inputs(difference: FirstDifference) -> str:
     """`inputs equal, parameters equal`, leaving out what was not recorded."""
     words = ["no inputs recorded" if difference.call.inputs is Agreement.UNKNOWN else f"inputs {_WORDS[difference.call.inputs]}"]
+    if difference.call.inputs is not Agreement.UNKNOWN:
+        words[0] += _as_far(difference)
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"parameters {_WORDS[difference.parameters]}")
     return ", ".join(words)
+
+
+def _as_far(difference: FirstDifference) -> str:
+    return " as far as recorded" if difference.inputs_partly_unknown else ""

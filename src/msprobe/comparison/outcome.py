@@ -15,6 +15,7 @@ from msprobe.comparison.previous_step import Gradients
 from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,18 @@ class Location:
         user: the user's line in the target run.
         nearer: the line of an installed package (transformers, ...) that stands nearer to the call.
         golden: the user's line in the golden run, when it reads otherwise than `user`.
-        inner: the user's line of the last call inside a module whose own code changed.
+        inner: the user's line of the last call inside a module whose own code changed; None when that is `user` too.
     """
 
     user: Frame | None = None
     nearer: Frame | None = None
     golden: Frame | None = None
     inner: Frame | None = None
+
+    @property
+    def at(self) -> Frame | None:
+        """The line to name first: one inside the code at fault, where there is one, and not the line that calls it."""
+        return self.inner or self.user
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class PairReport:
         gradients: what the next step's report may need, when its parameters differ.
         propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
         truth: what the reference says, None without `--reference`.
+        not_recorded: values that neither side recorded.
     """
 
     pair: DumpPair
@@ -82,6 +89,7 @@ class PairReport:
     xlsx: Path | None = None
     jsonl: Path | None = None
     page: Page | None = None
+    not_recorded: NotRecorded = NOTHING
 
 
 @dataclass(frozen=True)

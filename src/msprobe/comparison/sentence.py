@@ -38,10 +38,10 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     """
     found = report.findings
     if unmatched_first(report) and found.unmatched is not None:
-        side = "target" if found.unmatched.pair.target is not None else "golden dump"
-        text, call, at = f"{_what(found.unmatched, None)} is in the {side} only", found.unmatched, report.unmatched
+        has_it = "target" if found.unmatched.pair.target is not None else "golden dump"
+        text, call, at, side = f"{_what(found.unmatched, None)} is in the {has_it} only", found.unmatched, report.unmatched, ""
     elif found.first is not None:
-        text, call, at = _text(found.first), found.first.call, report.location.user
+        text, call, at, side = _text(found.first), found.first.call, report.location.at, _side(found.first, report)
     else:
         return ""
     direction = call.parts.direction
@@ -51,7 +51,16 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     if with_rank and report.pair.label.startswith("rank"):
         where.append(f"rank {report.pair.label[4:]}")
     aside = f" ({', '.join(where)})" if where else ""
-    return f"{text[0].upper()}{text[1:]}{aside}{_line(at)}"
+    return f"{text[0].upper()}{text[1:]}{aside}{_line(at, side)}"
+
+
+def _side(first: FirstDifference, report: PairReport) -> str:
+    """On which side of the line that is named the code at fault lies; "" where it is that line. A backward pass runs a forward's lines
+    from the last to the first."""
+    backward = first.call.parts.direction == "backward"
+    if report.location.inner is not None:
+        return "before " if backward else "behind "
+    return "behind " if backward and first.kind in ("own code", "first input", "input") else ""
 
 
 def place(parts: EntryName) -> str:
@@ -67,15 +76,22 @@ def _text(difference: FirstDifference) -> str:
     keys = _keys(difference)
     if difference.call.parts.direction == "debug":
         return f"saved value {what} differs"
+    backward = difference.call.parts.direction == "backward"
     if kind == "own code":
         inner = place(difference.call.parts)
-        return f"inputs equal, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
+        if backward:
+            around = place(parse(difference.module or ""))
+            return f"incoming gradients equal{_as_far(difference)}, the code of `{around}` that follows `{inner}` in the forward differs"
+        return f"inputs equal{_as_far(difference)}, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
     if kind == "parameter":
         return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
     if kind == "gradient":
         return f"everything before it equal, the gradient of {keys} in {what} differs"
     if kind == "requires_grad":
         return f"requires_grad of {keys} of {what} differs"
+    if backward and kind in ("first input", "input"):
+        until = ", up to the loss" if difference.opens_backward else ""
+        return f"what comes into the backward pass of {what} differs, by code that follows it in the forward{until}"
     if kind == "first input":
         return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
     if kind == "sequence":
@@ -102,9 +118,15 @@ def _inputs(difference: FirstDifference) -> str:
     what = "incoming gradients" if backward else "inputs"
     inputs = difference.call.inputs
     words = [f"no {what} recorded" if inputs is Agreement.UNKNOWN else f"{what} {_EQUAL[inputs]}"]
+    if inputs is not Agreement.UNKNOWN:
+        words[0] += _as_far(difference)
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"weights {_EQUAL[difference.parameters]}")
     return ", ".join(words)
+
+
+def _as_far(difference: FirstDifference) -> str:
+    return " as far as recorded" if difference.inputs_partly_unknown else ""
 
 
 def _keys(difference: FirstDifference) -> str:
@@ -119,8 +141,8 @@ def _verb(difference: FirstDifference) -> str:
     return "differ" if len(difference.rows) > 1 else "differs"
 
 
-def _line(frame: Frame | None) -> str:
+def _line(frame: Frame | None, side: str) -> str:
     if frame is None:
         return ""
     name = frame.path.replace("\\", "/").rpartition("/")[2]
-    return f": {name}:{frame.line}"
+    return f": {side}{name}:{frame.line}"

@@ -116,6 +116,27 @@ def test_the_scripts_configuration_does_not_hold(orders: isolation.Orders, tmp_p
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
+def test_a_module_of_another_class_gets_its_inputs_by_path(orders: isolation.Orders, tmp_path: Path) -> None:
+    """The comparison pairs such calls, so they need golden inputs too."""
+
+    class Spoiler(Spoil):
+        pass
+
+    torch.manual_seed(0)
+    net = Net()
+    net.spoil = Spoiler()
+    with torch.no_grad():
+        net.fc.bias.add_(1)
+    run(net, PrecisionDebugger())
+    (directory,) = (tmp_path / "work" / "step0").iterdir()
+    lines = [line for line in isolation.read_lines(directory / isolation.ARRIVED) if "changed_in_place" not in line]
+    assert [(line["call"], line["key"], "metrics" in line) for line in lines] == [
+        ("Module.fc.Linear.forward.0", "input.0", False),
+        ("Module.spoil.Spoiler.forward.0", "input.0", True),
+        ("Module.spoil.Spoiler.forward.0", "input.key.a.0", False),
+    ]
+
+
 def test_the_script_ends_after_its_step(orders: isolation.Orders, tmp_path: Path) -> None:
     dataclasses.replace(orders, to_the_end=False).write(tmp_path / "orders")
     with pytest.raises(SystemExit) as ended:

@@ -7,11 +7,11 @@ put out by another call, and has been weighed there. Calls that agree in every b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, measured_anew
+from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, execution_order, measured_anew
 from msprobe.comparison.judging.absent import excuse
 from msprobe.comparison.judging.backward import expected_gradient
 from msprobe.comparison.judging.expected import expected_output
@@ -26,6 +26,12 @@ from msprobe.comparison.thresholds import AMBIENT_DECAY, AMBIENT_LIMIT, GROWTH, 
 
 _Seen = tuple[object, ...]
 _SAME, _ROUNDING = Agreement.SAME, Agreement.ROUNDING
+_AGREEMENTS = (Agreement.UNKNOWN, Agreement.ROUNDING)
+_weigh: Callable[..., tuple[Any, ...] | None] | None
+try:
+    from msprobe.comparison.judging._weighing import weigh as _weigh
+except ImportError:  # installed without a compiler
+    _weigh = None
 _new = tuple.__new__  # what makes a NamedTuple, without the call in between that Python writes for it
 
 
@@ -67,6 +73,22 @@ class _Weighing:
         return call
 
     def _weighed(self, call: MeasuredCall) -> MeasuredCall:
+        return self._at_a_glance(call) or self._looked_at(call)
+
+    def _at_a_glance(self, call: MeasuredCall) -> MeasuredCall | None:
+        """`_looked_at` of a call in which every difference is rounding whatever the inputs brought; None for any other."""
+        pair, parts, rows, _, _, _, grad_differs, dtype_differs = call
+        if _weigh is None or parts.api in OVERWRITTEN or parts.api in UNINITIALISED:
+            return None
+        numbers = (self._growth, self._ambient, AMBIENT_DECAY, AMBIENT_LIMIT, LAST_DIGITS if self._sampled else 0.0)
+        listed = kind_of(parts) is not None
+        found = _weigh(rows, self._seen, _bounds, _AGREEMENTS, numbers, parts.is_module, listed, self._parted)
+        if found is None:
+            return None
+        rows, inputs, parameters, outputs, self._ambient = found
+        return _new(MeasuredCall, (pair, parts, rows, inputs, parameters, outputs, grad_differs, dtype_differs))
+
+    def _looked_at(self, call: MeasuredCall) -> MeasuredCall:
         rows = list(call.rows)
         outputs: list[int] = []
         kinds_differ = False
