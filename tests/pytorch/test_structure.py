@@ -87,9 +87,12 @@ def test_an_error_keeps_the_run_going(tmp_path: Path) -> None:
     assert [name for name in step.construct if "matmul" in name] == ["Tensor.__matmul__.0.forward"] and step.data == {}
 
 
-def test_comparing_such_dumps_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = nn.Sequential(nn.Linear(2, 2))
-    step = record(tmp_path, lambda: model(torch.ones(1, 2)), model=model, level="mix", task="structure")
-    arguments = ["compare", "-tp", str(step.directory), "-gp", str(step.directory), "-o", str(tmp_path / "out")]
-    assert main(arguments) not in (0, 1)
-    assert "task structure" in capsys.readouterr().err
+def test_such_dumps_are_compared_call_by_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = []
+    for name, layers in (("golden", 1), ("target", 2)):
+        model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(layers)])
+        (tmp_path / name).mkdir()
+        steps.append(record(tmp_path / name, lambda model=model: model(torch.ones(1, 2)), model=model, level="mix", task="structure"))
+    for target, code in ((steps[0], 0), (steps[1], 1)):
+        assert main(["compare", "-tp", str(target.directory), "-gp", str(steps[0].directory), "-o", str(tmp_path / "out")]) == code
+    assert "Module.1.Linear.forward.0" in capsys.readouterr().out

@@ -312,7 +312,7 @@ def _scalars_differ(ours: Row, theirs: Row) -> bool:
     b: Any = theirs.value
     if is_fill(a) and is_fill(b):
         return False
-    return bool(a != b and not (a != a and b != b))
+    return bool(a != b and not (a != a and b != b)) and not (isinstance(a, list | dict) and repr(a) == repr(b))  # [NaN] is no other [NaN]
 
 
 def count(verdicts: Sequence[Sequence[Verdict]]) -> dict[Result, int]:
