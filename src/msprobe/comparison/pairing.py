@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,12 +25,14 @@ class Paired(NamedTuple):
         shifted: names of backward calls whose outputs must not be measured against each other.
         composed: some values are made of several recorded ones.
         notes: what the reader should know, one sentence each.
+        again: forward calls of each side that the backward pass ran once more.
     """
 
     calls: list[CallPair]
     shifted: set[str]
     composed: bool
     notes: list[str]
+    again: tuple[Collection[str], Collection[str]] = ((), ())
 
 
 def pair_up(
@@ -71,7 +73,7 @@ def pair_up(
             pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
-    return Paired(pairs, shifted, bool(options.tensors.rules), notes)
+    return Paired(pairs, shifted, bool(options.tensors.rules), notes, matching.partners.again)
 
 
 def _rank(path: Path) -> tuple[Path, Mapping[str, Call]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.conclusion import conclusion
-from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.first_difference import Findings, FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.names import EntryName, parse
 from msprobe.comparison.order import guilty_first, unmatched_first
@@ -39,9 +39,10 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     found = report.findings
     if unmatched_first(report) and found.unmatched is not None:
         side = "target" if found.unmatched.pair.target is not None else "golden dump"
-        text, call, at = f"{_what(found.unmatched, None)} is in the {side} only", found.unmatched, report.unmatched
-    elif found.first is not None:
-        text, call, at = _text(found.first), found.first.call, report.location.user
+        text, call, at = f"{_alone(found)} is in the {side} only", found.unmatched, report.unmatched
+    elif found.leading is not None:
+        at = (report.location if found.leading is found.first else report.beyond).user
+        text, call = _text(found.leading), found.leading.call
     else:
         return ""
     direction = call.parts.direction
@@ -62,9 +63,19 @@ def place(parts: EntryName) -> str:
     return path or parts.base
 
 
+def _alone(found: Findings) -> str:
+    """The call that one side alone has; where it is part of a module that this side alone has, that module."""
+    assert found.unmatched is not None
+    if found.unmatched_whole:
+        return f"`{place(parse(found.unmatched_in))}`"
+    return _what(found.unmatched, found.unmatched_in or None)
+
+
 def _text(difference: FirstDifference) -> str:
     what, kind = _what(difference.call, difference.module), difference.kind
     keys = _keys(difference)
+    if difference.reordered and kind not in ("parameter", "gradient"):
+        return f"{keys} of {what} {'hold' if len(difference.rows) > 1 else 'holds'} the same values in another order, from here or from before on"
     if difference.call.parts.direction == "debug":
         return f"saved value {what} differs"
     if kind == "own code":
@@ -76,6 +87,8 @@ def _text(difference: FirstDifference) -> str:
         return f"everything before it equal, the gradient of {keys} in {what} differs"
     if kind == "requires_grad":
         return f"requires_grad of {keys} of {what} differs"
+    if kind == "first input" and difference.of_weights:
+        return f"{'weights' if len(difference.rows) > 1 else 'weight'} {keys} of the first call, {what}, {_verb(difference)}"
     if kind == "first input":
         return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
     if kind == "sequence":
