@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msprobe.comparison import gradient_slots
 from msprobe.comparison.alignment.notes import pairing_notes
 from msprobe.comparison.inputs import DumpPair
-from msprobe.comparison.mapping.names import renaming
+from msprobe.comparison.mapping.names import renaming, without_effect
 from msprobe.comparison.match import Around, CallPair, align, unknown_names
 from msprobe.comparison.options import Options
 from msprobe.comparison.reading import read_calls
@@ -64,6 +64,10 @@ def pair_up(
     missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
+    unused = without_effect(options.names, calls[0]) if options.names else []
+    if unused:
+        more = f", and {len(unused) - 1} more" if len(unused) > 1 else ""
+        notes.append(f"the mapping file names what the target does not have, {unused[0]!r}{more}")
     notes += pairing_notes(matching, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
