@@ -97,7 +97,8 @@ def test_8_a_fused_engine_model_against_the_plain_one_by_one_mapping_file(tmp_pa
     reference = write("g", {f"model.layers.0.self_attn.{name}_proj": array for name, array in zip("qkv", plain, strict=True)})
     for case, changed, word in (("same", 0.0, "pass"), ("wrong", 1.0, "error")):
         fused = np.concatenate([plain[0], plain[1] + changed, plain[2]], axis=-1)
-        ran = compare(capsys, write(case, {"transformer.h.0.attn.qkv_proj": fused}), reference, tmp_path / f"o_{case}", "--mapping", str(mapping))
+        target = write(case, {"transformer.h.0.attn.qkv_proj": fused})
+        ran = compare(capsys, target, reference, tmp_path / f"o_{case}", "--mapping", str(mapping))
         assert ran.result("Module.transformer.h.0.attn.qkv_proj.Linear.forward.0.output.0") == word
         assert "unmatched" not in {row["Result"] for row in ran.rows}
 

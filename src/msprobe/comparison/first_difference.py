@@ -82,9 +82,9 @@ class Findings:
         beyond_rounding: when the first difference of a value is within rounding, the first one that is not.
         unmatched: the first call that only one side has, None when there is none.
         unmatched_is_earlier: it stands before `first`.
-        unmatched_is_harmless: values behind it agree up to rounding, until one differs for which it is no reason: the output of a call
-            whose inputs agree, a parameter, an argument; or it stands in a module that both sides have and that gives the same up to rounding (another implementation of attention), or
-            was run again by the backward pass.
+        unmatched_is_harmless: it explains nothing. Values behind it agree up to rounding, until one differs for which it is no reason: the
+            output of a call whose inputs agree, a parameter, an argument. Or it stands in a module that both sides have and that gives the
+            same up to rounding (another implementation of attention), or it was run again by the backward pass.
         unmatched_in: what is around it: the outermost module that this side alone has, else the module around it, else "".
         unmatched_whole: `unmatched_in` is on this side only.
     """
@@ -268,7 +268,7 @@ class _Search:
         return (harmless, alone[-1].name, True) if alone else (harmless, names[0] if names else "", False)
 
     def _inner(self, call: MeasuredCall) -> tuple[str | None, bool]:
-        """The last call directly inside a module, None where there is none or the two sides do not have the same ones; whether they do not."""
+        """The last call directly inside a module, and whether the two sides have other calls there; then the first is None."""
         golden = call.pair.golden
         last, others = None, False
         for other in self.order:

@@ -75,7 +75,8 @@ def _text(difference: FirstDifference) -> str:
     what, kind = _what(difference.call, difference.module), difference.kind
     keys = _keys(difference)
     if difference.reordered and kind not in ("parameter", "gradient"):
-        return f"{keys} of {what} {'hold' if len(difference.rows) > 1 else 'holds'} the same values in another order, from here or from before on"
+        hold = "hold" if len(difference.rows) > 1 else "holds"
+        return f"{keys} of {what} {hold} the same values in another order, from here or from before on"
     if difference.call.parts.direction == "debug":
         return f"saved value {what} differs"
     if kind == "own code":

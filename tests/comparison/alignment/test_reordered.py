@@ -94,7 +94,7 @@ def test_what_a_backward_pass_runs_again_is_told_apart() -> None:
         "Functional.relu.0.backward": backward([tensor(0.5)], [tensor(0.25)]),
         "Functional.linear.0.backward": backward([tensor(0.25)], [tensor(0.75)]),
     }
-    again = {"Functional.linear.1.forward": once["Functional.linear.0.forward"], "Functional.relu.1.forward": once["Functional.relu.0.forward"]}
+    again = {f"Functional.{api}.1.forward": once[f"Functional.{api}.0.forward"] for api in ("linear", "relu")}
     first, *rest = gradients.items()
     matching = aligned({**once, **dict([first]), **again, **dict(rest)}, {**once, **gradients})
     assert matching.partners.again[0] == {

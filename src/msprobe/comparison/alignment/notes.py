@@ -21,6 +21,7 @@ def pairing_notes(matching: Matching, rename: Rename | None = None) -> list[str]
             )
     if matching.partners.moved:
         notes.append(
-            f"{matching.partners.moved} calls ran in another order in the golden run; each is compared with the one that takes in the same values"
+            f"{matching.partners.moved} calls ran in another order in the golden run;"
+            " each is compared with the one that takes in the same values"
         )
     return notes

@@ -10,7 +10,7 @@ from msprobe.comparison.names import forward_of
 
 
 def recomputed(side: Side) -> dict[str, str]:
-    """The forward calls that came in the middle of a backward pass and took in the very values that an earlier call of the same name took in.
+    """The forward calls in the middle of a backward pass that took in the very values which an earlier call of the same name took in.
 
     A forward call lies in the middle of a backward pass when, after it, gradients come out of a call that ran before that pass began; or
     when it requires gradients where its first run, as under a reentrant checkpoint, did not. A second micro-batch, or an optimizer that

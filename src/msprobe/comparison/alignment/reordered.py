@@ -74,7 +74,7 @@ def _differing(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[s
         if mine is other or mine is None or other is None or mine.rows == other.rows:
             continue
         for rows in zip(mine.rows, other.rows):  # noqa: B905 - what one has more of is in no pair
-            if rows[0] is rows[1] or rows[0].statistics == rows[1].statistics and rows[0].md5 == rows[1].md5:
+            if rows[0] is rows[1] or (rows[0].statistics == rows[1].statistics and rows[0].md5 == rows[1].md5):
                 continue
             row = rows[side]
             if row.kind != "tensor" or row.role == "output" or row.value == 0 or row.value == 1:

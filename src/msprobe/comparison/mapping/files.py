@@ -66,12 +66,13 @@ def _read(path: Path, word: str) -> Any:
             keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             twice = next((key for key in keys if keys.count(key) > 1), None)
             if twice is not None:
-                raise UsageError(f"the {word} {path}: `{twice}` stands twice, at line {node.start_mark.line + 1} and below; put it in one place")
+                line = node.start_mark.line + 1
+                raise UsageError(f"the {word} {path}: `{twice}` stands twice, at line {line} and below; put it in one place")
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
     try:
-        return yaml.load(path.read_bytes(), Loader)  # noqa: S506 - a SafeLoader
+        return yaml.load(path.read_bytes(), Loader)
     except FileNotFoundError:
         raise UsageError(f"the {word} {path} does not exist") from None
     except IsADirectoryError:
