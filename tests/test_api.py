@@ -226,3 +226,55 @@ def test_mapping_files(tmp_path: Path) -> None:
 
 def test_a_third_dump_in_higher_precision(nets: tuple[Path, Path]) -> None:
     assert msprobe.compare(nets[1], nets[1], reference=nets[1]).passed
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "the target must be a path, a str or a Path, not NoneType"),
+        (3, "the target must be a path, a str or a Path, not int"),
+        (b"x", "the target must be a path, a str or a Path, not bytes"),
+        ("", "the target path is empty"),
+        ("s3://bucket/run", "the target s3://bucket/run is a URL"),
+        (".", "holds no dump"),
+    ],
+)
+def test_what_is_no_path_is_told(given: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = Net().write(tmp_path / "g")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(UsageError) as caught:
+        msprobe.compare(given, golden)
+    assert said in str(caught.value)
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    path = Net().write(tmp_path / "a b")
+    assert msprobe.compare(f"file://{path}", path).passed
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"fuzzy": "yes"},
+        {"names": 1},
+        {"tensors": 3},
+        {"data_mapping": 5},
+        {"data_mapping": {"a": 3}},
+        {"cell_mapping": True},
+        {"mapping": {"modules": {}}},
+        {"reference": 3},
+        {"steps": 3.5},
+        {"ranks": True},
+    ],
+    ids=str,
+)
+def test_options_of_a_wrong_type_are_told(option: dict[str, Any], tmp_path: Path) -> None:
+    path = Net().write(tmp_path / "a")
+    with pytest.raises(UsageError, match=next(iter(option))):
+        msprobe.compare(path, path, **option)
+
+
+def test_none_is_no_option(tmp_path: Path) -> None:
+    path = Net().write(tmp_path / "a")
+    assert msprobe.compare(path, path, steps=None, fuzzy=None, mapping=None, reference=None, data_mapping=None).passed

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 from msprobe.comparison.compare import plan_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.kinds import KindsDiffer
+from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.mapping.rules import TensorRules
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.number_lists import parse_numbers
 from msprobe.comparison.one_pair import examine, report_of
 from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
+from msprobe.comparison.remote import is_url, local_path
 from msprobe.comparison.result import Comparison, details
 from msprobe.comparison.work import without_collector
 from msprobe.errors import DumpFormatError, UsageError
@@ -25,6 +30,23 @@ _OF_THE_COMMAND = frozenset({"reports", "diff_analyze", "jobs", "cluster"})
 
 _FILES = ("data_mapping", "mapping", "cell_mapping", "api_mapping", "layer_mapping")
 """Mapping files, as the command takes them; data_mapping may be a dict too."""
+
+_TYPES: dict[str, Any] = {
+    "fuzzy": bool,
+    **dict.fromkeys(("steps", "ranks"), (str, int, Iterable)),
+    "names": Names,
+    "tensors": TensorRules,
+    "reference": (str, Path),
+    **dict.fromkeys(_FILES, (str, Path)),
+    "data_mapping": (str, Path, Mapping),
+}
+_WORDS = {
+    "fuzzy": "True or False",
+    **dict.fromkeys(("steps", "ranks"), 'numbers, as in "0,2-3" or [0, 2]'),
+    "names": "a Names",
+    "tensors": "a TensorRules",
+    "data_mapping": "a path or a dict",
+}
 
 
 def compare(target: str | Path, golden: str | Path, **options: Any) -> Comparison:
@@ -44,7 +66,7 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
         DumpFormatError: the only pair there is cannot be read.
     """
     chosen = _options(options)
-    plan = plan_of(Path(target), Path(golden), chosen)
+    plan = plan_of(_path(target, "target"), _path(golden, "golden"), chosen)
     kept: list[Compared] = []
     reports: list[PairReport] = []
     failures: list[Failure] = []
@@ -99,8 +121,19 @@ def _assert_exact(comparison: Comparison) -> None:
         raise AssertionError(f"{count} values agree up to rounding only, or could not be compared; the first: {example}")
 
 
+def _path(given: Any, side: str) -> Path:
+    if not isinstance(given, (str, os.PathLike)) or not isinstance(os.fspath(given), str):
+        raise UsageError(f"the {side} must be a path, a str or a Path, not {type(given).__name__}")
+    path = local_path(os.fspath(given))
+    if not path:
+        raise UsageError(f"the {side} path is empty")
+    if is_url(path):
+        raise UsageError(f"the {side} {given} is a URL; msprobe.compare reads local dumps; the command `msprobe compare` reads it")
+    return Path(path)
+
+
 def _options(given: dict[str, Any]) -> Options:
-    known = [*(field.name for field in fields(Options) if field.name not in _OF_THE_COMMAND), *_FILES]
+    known = list(dict.fromkeys((*(field.name for field in fields(Options) if field.name not in _OF_THE_COMMAND), *_FILES)))
     for name in given:
         if name in _OF_THE_COMMAND:
             raise UsageError(f"{name} is an option of the command `msprobe compare`; here nothing is written and one process works")
@@ -108,6 +141,12 @@ def _options(given: dict[str, Any]) -> Options:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
             raise UsageError(f"compare has no option {name!r}; {hint}")
+        if given[name] is not None and not isinstance(given[name], _TYPES.get(name, object)):
+            raise UsageError(f"{name} must be {_WORDS.get(name, 'a path')}, not {type(given[name]).__name__}")
+    mapped = given.get("data_mapping")
+    if isinstance(mapped, Mapping) and not all(isinstance(text, str) for pair in mapped.items() for text in pair):
+        raise UsageError("data_mapping must map names of rows to names of rows, both texts as in the CSV")
+    given = {name: value for name, value in given.items() if value is not None}
     numbers = {name: parse_numbers(given[name], name) for name in ("steps", "ranks") if given.get(name) is not None}
     reference = {"reference": str(given["reference"])} if given.get("reference") is not None else {}
     files = {name: Path(given[name]) for name in _FILES if isinstance(given.get(name), (str, Path))}

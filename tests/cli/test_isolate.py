@@ -30,7 +30,7 @@ Captured = pytest.CaptureFixture[str]
         (["--golden", "golden", "--step", "3", "--", "python"], "it has no step3; there are: step0"),
         (["--golden", "golden", "--", "no-such-program", "--lr", "3"], "the command 'no-such-program' cannot be run"),
         (["--golden", "golden", "--", sys.executable, "-c", "pass"], "never constructed a PrecisionDebugger"),
-        (["--golden", "golden", "-o", "golden/step0/rank0/dump.json", "--", "python"], "File exists"),
+        (["--golden", "golden", "-o", "golden/step0/rank0/dump.json", "--", "python"], "lies in the golden dump, which is only read"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(

@@ -287,3 +287,33 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert out.startswith("ranks 0, 1: 2 rows, 1 columns\nresult: ")
     assert main([*given, str(tmp_path / "none.yaml")]) == 2
     assert capsys.readouterr().err.startswith("msprobe merge_result: error: the configuration ")
+
+
+def test_more_rows_than_a_sheet_holds_go_on_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.comparison.reports import xlsx
+
+    merged, paths = merged_of(results(tmp_path), tmp_path / "whole")
+    monkeypatch.setattr(xlsx, "MAX_ROWS", 4)
+    _, parts = merged_of(tmp_path / "results", tmp_path / "parts")
+    whole, split = sheets(paths[0]), sheets(parts[0])
+    assert len(merged.names) == 6
+    for column in merged.tables:
+        pages = [column, *sorted((name for name in split if name.startswith(f"{column} ")), key=lambda name: int(name.rsplit(" ", 1)[1]))]
+        assert [line for page in pages for line in split[page][1:]] == whole[column][1:]
+        assert all(split[page][0] == whole[column][0] for page in pages)
+
+
+def test_a_result_that_was_cut_off_in_a_quoted_cell(tmp_path: Path) -> None:
+    source = results(tmp_path)
+    path = next(source.glob("compare_result_rank1*.csv"))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], lines[1].rpartition(",")[0] + ",\"['File /home/me"]))
+    with pytest.raises(UsageError, match="cut off"):
+        merged_of(source, tmp_path / "o")
+
+
+def test_a_cell_may_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
+    source = results(tmp_path)
+    for path in source.glob("compare_result_rank*.csv"):
+        path.write_text(path.read_text().replace("Torch.", "Torch." + "x" * 140_000, 1))
+    assert any(len(name) > 140_000 for name in merged_of(source, tmp_path / "o")[0].names)

@@ -80,3 +80,14 @@ def test_a_script_without_its_interpreter(tmp_path: Path, monkeypatch: pytest.Mo
     Path("train.py").touch()
     with pytest.raises(UsageError, match=r"'train.py' cannot be run: .*; a script needs its interpreter: python train.py"):
         run(["train.py"], {}, tmp_path / "log")
+
+
+def test_what_could_not_be_written_is_noticed() -> None:
+    last = LastWords()
+    for text in (
+        "2026-01-01 00:00:00 (1) [rank 0] [ERROR] msprobe isolate: /a/b cannot be written: No space left on device",
+        "ValueError: no",
+    ):
+        last.add(text.encode())
+    assert last.unwritten == "msprobe isolate: /a/b cannot be written: No space left on device"
+    assert last.text(1) == "ValueError: no"

@@ -31,7 +31,7 @@ def test_nothing_wrong() -> None:
 
 def test_the_loss() -> None:
     text = said(record("fc.Linear.parameters_grad.0", "weight"), record("fc.Linear.backward.0", "input.0", "output.0"))
-    assert text.startswith("what comes to fc (Linear) (called at net.py:9), the first in the backward pass, is wrong, by the loss")
+    assert text.startswith("the code after fc (Linear) (called at net.py:9) is wrong, that of the loss: the gradient that comes from it")
     assert text.endswith(": input.0")
 
 

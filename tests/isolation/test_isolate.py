@@ -11,6 +11,7 @@ import pytest
 from isolation.scripts import BEGIN, BLOCKS, IN_PLACE, LAUNCHER, RANKS, Scripts
 from msprobe.errors import UsageError
 from msprobe.isolation import words
+from msprobe.isolation.child import Ended
 from msprobe.isolation.halving import at_most
 from msprobe.isolation.isolate import Result
 
@@ -42,23 +43,22 @@ def test_faults_of_every_kind_at_once(scripts: Scripts) -> None:
         ("module", "Module.blocks.1.out.Linear.forward.0"),
         ("between", "Module.blocks.2.attention.o.Linear.forward.0"),
         ("between", "Module.blocks.0.out.Linear.forward.0"),
-        ("argument", "Module.blocks.3.attention.Attention.forward.0"),
     ]
-    leaf, scale, gain, mask = result.verdict.suspects
+    leaf, scale, gain = result.verdict.suspects
     source = BLOCKS.splitlines()
     line = next(number for number, text in enumerate(source, 1) if "# the leaf" in text)
     assert leaf.code == f"{scripts.directory / 'train.py'}:{line}" or leaf.code.endswith(f"train.py:{line}")
-    assert result.sentence.startswith("blocks.1.out (Linear) is wrong: its inputs and parameters are right, output.0 differs (")
-    assert result.sentence.endswith("; and 3 more things, listed below")
+    assert result.sentence == f"blocks.1.out (Linear) is wrong (train.py:{line}); and 2 more things, listed below"
     assert leaf.explained == ["Module.blocks.1.Block.forward.0"]
     assert leaf.reached == ["Module.blocks.2.Block.forward.0"]
     assert (scale.owner, scale.after) == ("Module.blocks.2.attention.Attention.forward.0", "Module.blocks.2.attention.v.Linear.forward.0")
     assert scale.frame is not None and scale.frame.source == "return self.o(weights @ v)"
     assert scale.explained == []
     assert gain.owner == "Module.blocks.0.Block.forward.0" and gain.explained == ["Module.blocks.0.Block.forward.0"]
-    assert [difference.how for difference in mask.differences] == ["4, golden 3"]
+    (remark,) = result.verdict.remarks
+    assert remark.startswith("blocks.3.attention (Attention) is called with other arguments") and "mask (4, golden 3)" in remark
     text = "\n".join(line.text for line in words.details(result.verdict))
-    assert "explains the wrong output of blocks.1 (Block)" in text and "input.mask: 4, golden 3" in text
+    assert "explains the wrong output of blocks.1 (Block)" in text and "remark: blocks.3.attention" in text
     assert "Functional" not in result.files[0].read_text()  # the golden dump's APIs have no partner, and are not asked for
 
 
@@ -75,6 +75,8 @@ def test_parameters_and_a_modules_own_code(scripts: Scripts) -> None:
     assert nan.differences[0].how == "NaN or infinities at other places"
     assert weight.reached == ["Module.blocks.1.attention.o.Linear.forward.0"] and weight.explained == []
     assert tail.after == "Module.blocks.3.out.Linear.forward.0" and tail.size == 6
+    first = 1 + next(number for number, text in enumerate(BLOCKS.splitlines()) if "self.gain, self.tail" in text) + 2
+    assert (tail.code.rpartition(":")[2], tail.code_end) == (str(first), first + 2)
     kept = json.loads((scripts.directory / "isolate" / "isolate.json").read_text())["result"]
     assert kept["found"] and [suspect["call"] for suspect in kept["suspects"]] == [call for _, call in found(result)]
 
@@ -83,11 +85,12 @@ def test_data_and_gradients(scripts: Scripts) -> None:
     command = scripts.write(BLOCKS)
     scripts.record(command)
     result = scripts.isolate(command, "data")
-    assert found(result) == [("data", "Module.embed.Linear.forward.0")] and "the data" in result.sentence
+    assert found(result) == [("data", "Module.embed.Linear.forward.0")] and result.sentence.startswith("what the model is given is wrong (")
     result = scripts.isolate(command, "backward")
     assert result.found and not result.verdict.suspects
-    assert "gradients are not: what comes to head (Linear) (called at " in result.sentence
-    assert "the first in the backward pass, is wrong, by the loss or code around it: input.0" in result.sentence
+    assert "gradients are not: the code after head (Linear) (called at " in result.sentence
+    assert "is wrong, that of the loss, or of the model's own forward (" in result.sentence
+    assert "what the last module gives out is right" in scripts.lines[-1]
     result = scripts.isolate(command, "derivative")
     assert "gradients are not: the backward pass of blocks.1.attention.o (Linear) (" in result.sentence
     result = scripts.isolate(command, "detached")
@@ -259,3 +262,12 @@ debugger.step()
     assert found(result) == [("between", "Module.1.expert.Linear.forward.0")] and scripts.runs == 2
     assert "shape [" in result.verdict.suspects[0].differences[0].how
     assert "with all inputs given the script fails, inside 1 (Routed)" in result.notes[0]
+
+
+def test_a_run_that_could_not_be_written_is_no_verdict(scripts: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts.record(scripts.write(IN_PLACE))
+    ended = Ended(0, "", "/a/b cannot be written (No space left on device)")
+    monkeypatch.setattr("msprobe.isolation.isolate.child.run", lambda *_: ended)
+    with pytest.raises(UsageError, match=r"no complete record: /a/b cannot be written .*; make room, or give another directory with -o"):
+        scripts.isolate(["nothing"])
+    assert scripts.runs == 0

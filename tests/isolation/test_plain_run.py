@@ -3,7 +3,7 @@ from __future__ import annotations
 from isolation.test_verdict import ARRIVED, WRONG, call
 from msprobe.isolation.evidence import Evidence
 from msprobe.isolation.plain_run import settle
-from msprobe.isolation.verdict import Undecided, Verdict
+from msprobe.isolation.suspects import Undecided, Verdict
 
 SPOILS = "Module.relu.ReLU.forward.0"
 

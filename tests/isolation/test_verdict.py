@@ -3,9 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from msprobe.comparison.stacks import Frame
-from msprobe.isolation.evidence import CallFacts, Difference, Evidence
-from msprobe.isolation.verdict import Suspect, Verdict, judge, operation, over_ranks
+from msprobe.isolation.differences import Difference
+from msprobe.isolation.evidence import CallFacts, Evidence
+from msprobe.isolation.suspects import Suspect, Verdict, operation, over_ranks
+from msprobe.isolation.verdict import judge
 
 WRONG = (Difference("output.0", "max abs diff 1, relative 0.1"),)
 ARRIVED = (Difference("input.0", "max abs diff 1, relative 0.1"),)
@@ -96,19 +100,75 @@ def test_what_the_golden_files_say_of_where_a_value_came_from() -> None:
     assert shown(verdict(spoils, *calls)) == [("module", "wrong.Linear"), ("between", "next.Linear")]
 
 
-def test_parameters_and_arguments_explain_what_they_touch() -> None:
+def test_parameters_explain_what_they_touch() -> None:
     weight = (Difference("parameters.weight", ""),)
     found = verdict(call("fc.Linear", parameters=weight, outputs=WRONG), call("next.Linear", arrived=ARRIVED))
     assert shown(found) == [("parameter", "fc.Linear")] and found.suspects[0].reached == ["Module.next.Linear.forward.0"]
-    flag = (Difference("input.flag", "True, golden False"),)
-    found = verdict(
-        call("block.Block", arguments=flag, outputs=WRONG),
-        call("block.fc.Linear", "block.Block", arguments=flag, arrived=ARRIVED, outputs=WRONG),
+
+
+FLAG = (Difference("input.flag", "True, golden False"),)
+LESS = (Difference("input.cache", "the golden run has it, this one does not", missing=True, alone=True),)
+
+
+@pytest.mark.parametrize("arguments", [FLAG, LESS])
+def test_other_arguments_may_be_why_a_module_is_wrong_and_excuse_nothing_else(arguments: tuple[Difference, ...]) -> None:
+    found = only(verdict(call("block.Block", arguments=arguments, outputs=WRONG), call("block.fc.Linear", "block.Block")))
+    assert (found.kind, found.arguments, found.handed_down) == ("argument", arguments, None)
+    found = only(
+        verdict(
+            call("block.Block", arguments=arguments, outputs=WRONG),
+            call("block.q.Linear", "block.Block"),
+            call("block.fc.Linear", "block.Block", arrived=ARRIVED),
+        )
     )
-    assert shown(found) == [("argument", "block.Block")]
-    assert found.suspects[0].explained == ["Module.block.fc.Linear.forward.0"]
-    found = verdict(call("wrong.Linear", outputs=WRONG), call("next.Linear", arguments=flag, outputs=WRONG))
-    assert shown(found)[0] == ("module", "wrong.Linear")
+    assert (found.kind, found.after, found.arguments) == ("between", "Module.block.q.Linear.forward.0", arguments)
+    found = only(
+        verdict(
+            call("block.Block", arguments=arguments, outputs=WRONG),
+            call("block.fc.Linear", "block.Block", arguments=arguments, outputs=WRONG),
+        )
+    )
+    assert (found.call, found.handed_down) == ("Module.block.fc.Linear.forward.0", "Module.block.Block.forward.0")
+    assert shown(verdict(call("wrong.Linear", outputs=WRONG), call("b.Block", arguments=arguments), call("b.fc.Linear", "b.Block"))) == [
+        ("module", "wrong.Linear")
+    ]
+
+
+def test_numbers_that_follow_from_what_is_wrong_are_no_other_arguments() -> None:
+    found = verdict(call("wrong.Linear", outputs=WRONG), call("next.Other", arguments=FLAG))
+    assert shown(found) == [("module", "wrong.Linear")] and not found.remarks
+    assert found.suspects[0].reached == ["Module.next.Other.forward.0"]
+    assert len(verdict(call("wrong.Linear", outputs=WRONG), call("next.Other", arguments=LESS)).remarks) == 1
+
+
+def test_other_arguments_of_which_nothing_comes_are_a_remark() -> None:
+    layers = [call(f"{name}.Layer", arguments=LESS) for name in ("a", "b", "c")]
+    found = verdict(*layers, call("a.fc.Linear", "a.Layer", arguments=LESS), call("d.Other", arguments=FLAG))
+    assert not found.suspects
+    assert found.remarks == (
+        "a (Layer) and 2 more are called with other arguments, which explain nothing that is wrong: "
+        "cache (the golden run has it, this one does not)",
+        "d (Other) is called with other arguments, which explain nothing that is wrong: flag (True, golden False)",
+    )
+    wrong = verdict(*layers[:2], call("c.Layer", arguments=LESS, outputs=WRONG), call("c.fc.Linear", "c.Layer"))
+    assert shown(wrong) == [("own code", "c.Layer")] and not only(wrong).arguments and len(wrong.remarks) == 1
+
+
+def test_calls_without_golden_inputs_are_told() -> None:
+    missed = tuple(f"Module.{name}.SiLU.forward.0" for name in ("a", "b"))
+    assert verdict(call("a.SiLU"), not_replaced=missed).remarks == (
+        "no golden input was given to 2 module calls, the first: a (SiLU); judged on what arrived there",
+    )
+    assert verdict(call("a.SiLU"), not_replaced=missed[:1]).remarks[0].startswith("no golden input was given to 1 module call: a (SiLU);")
+
+
+def test_a_missing_step() -> None:
+    calls = (call("a.A"), call("b.B"))
+    more = tuple(f"Module.{name}.forward.{number}" for number in (1, 2) for name in ("a.A", "b.B"))
+    assert [(found.kind, found.times) for found in verdict(*calls, extra=more).suspects] == [("extra", 3)]
+    assert only(verdict(*calls, missing=more)).times == 3
+    assert only(verdict(*calls, extra=more[:3])).times == 0
+    assert only(verdict(*calls, extra=("Module.c.C.forward.0",))).times == 0
 
 
 def test_a_changed_copy_makes_what_follows_undecided() -> None:
@@ -175,12 +235,13 @@ def test_a_class_that_is_wrong_everywhere_is_one_suspect() -> None:
     assert len(verdict(*norms[:2]).suspects) == 2
 
 
-NONE = (Difference("input.mask", "None, golden a tensor", may_not_matter=True),)
+NONE = (Difference("input.mask", "None, golden a tensor", may_not_matter=True, alone=True),)
 
 
 def test_none_for_a_tensor_is_to_blame_only_where_something_is_wrong() -> None:
     assert not verdict(call("a.A", arguments=NONE), call("a.fc.Linear", "a.A")).suspects
-    assert shown(verdict(call("a.A", arguments=NONE), call("a.fc.Linear", "a.A", arrived=ARRIVED))) == [("argument", "a.A")]
+    found = only(verdict(call("a.A", arguments=NONE), call("a.fc.Linear", "a.A", arrived=ARRIVED)))
+    assert (found.kind, found.arguments) == ("between", NONE)
     assert shown(verdict(call("a.A", arguments=NONE, outputs=WRONG))) == [("argument", "a.A")]
 
 
@@ -191,7 +252,7 @@ def test_none_for_a_tensor_is_not_to_blame_where_another_of_the_class_is_right_w
         call("b.A", arguments=NONE),
         call("b.fc.Linear", "b.A", arrived=ARRIVED),
     )
-    assert shown(found) == [("between", "b.fc.Linear")]
+    assert shown(found) == [("between", "b.fc.Linear")] and not only(found).arguments
 
 
 def test_none_for_a_tensor_that_is_handed_down_is_told_where_it_comes_in() -> None:
@@ -200,8 +261,8 @@ def test_none_for_a_tensor_that_is_handed_down_is_told_where_it_comes_in() -> No
         call("net.a.A", "net.Net", arguments=NONE),
         call("net.a.fc.Linear", "net.a.A", arrived=ARRIVED),
     )
-    assert shown(found) == [("argument", "net.Net")]
-    assert only(found).reached == ["Module.net.a.A.forward.0", "Module.net.a.fc.Linear.forward.0"]
+    assert shown(found) == [("between", "net.a.fc.Linear")]
+    assert (only(found).arguments, only(found).handed_down) == (NONE, "Module.net.Net.forward.0")
 
 
 def test_parameters_that_an_update_within_the_step_made_wrong_come_last() -> None:

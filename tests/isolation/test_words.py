@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from msprobe.comparison.block import Line
 from msprobe.comparison.stacks import Frame
-from msprobe.isolation.evidence import Difference
-from msprobe.isolation.verdict import Suspect, Undecided, Verdict
-from msprobe.isolation.words import details, hint, in_one_sentence, place, sentence, short, undecided
+from msprobe.isolation.differences import Difference
+from msprobe.isolation.suspects import Suspect, Undecided, Verdict, short
+from msprobe.isolation.words import details, hint, in_one_sentence, place, sentence, undecided, wrapped
 
 DIFFERENCE = Difference("output.0", "max abs diff 1, relative 0.1")
 CALL = "Module.fc.Linear.forward.0"
@@ -26,24 +27,34 @@ def test_every_kind_has_its_sentence_and_no_two_are_alike() -> None:
     found = {sentence(replace(SUSPECT, kind=kind, owner="Module.Net.forward.0")) for kind in kinds}
     assert len(found) == len(kinds) and all("fc (Linear)" in text for text in found)
     assert sentence(replace(SUSPECT, kind="missing", again=[CALL])).startswith("the golden run makes 2 module calls that")
-    assert sentence(replace(SUSPECT, again=[CALL])).endswith("; the same at 1 more call")
-    assert "before its first call" in sentence(replace(SUSPECT, kind="between"))
+    assert sentence(replace(SUSPECT, again=[CALL])).startswith("fc (Linear) is wrong; the same at 1 more call: ")
+    assert sentence(replace(SUSPECT, kind="between")).startswith("the code before fc (Linear), the first call, is wrong")
+    assert "that the golden run does not" in sentence(replace(SUSPECT, kind="extra"))
+    between = replace(SUSPECT, kind="between", call="Module.a.o.Linear.forward.0", owner="Module.a.A.forward.0")
+    assert sentence(between).startswith("the code before o (Linear), the first call in a (A), is wrong: output.0 of o (Linear) arrives")
+    between.after = "Module.a.v.Linear.forward.0"
+    assert sentence(between).startswith("the code between v (Linear) and o (Linear) in a (A) is wrong: all that ran before is right")
 
 
 def test_places() -> None:
     assert place(SUSPECT) == ""
     assert place(replace(SUSPECT, frame=FRAME)) == "called at model.py:9 in forward: return self.fc(x)"
-    assert place(replace(SUSPECT, frame=FRAME, code="net.py:3")) == "net.py:3"
+    assert place(replace(SUSPECT, frame=FRAME, code="net.py:3")) == "net.py:3 in its forward"
     between = replace(SUSPECT, kind="between", frame=FRAME)
     assert place(between) == f"before {FRAME}"
     assert place(replace(between, frame_before=replace(FRAME, line=4))) == "model.py:4 to 9 in forward"
-    assert place(replace(SUSPECT, kind="own code", frame_before=FRAME)) == f"behind {FRAME}"
+    own = replace(SUSPECT, kind="own code", size=1, frame_before=FRAME)
+    assert place(own) == "model.py in forward; no wrong value shows before line 9"
+    own.code, own.code_end = "model.py:3", 12
+    assert place(own) == "model.py:3 to 12 in its forward; no wrong value shows before line 9"
+    own.frame_before = replace(FRAME, path="other.py")
+    assert place(own) == "model.py:3 to 12 in its forward; no wrong value shows before other.py:9"
 
 
 def test_the_first_is_told_first() -> None:
     assert in_one_sentence(Verdict()) == ""
-    one = replace(SUSPECT, code="net.py:3")
-    assert in_one_sentence(Verdict((one,))).endswith("output.0 differs (net.py:3)")
+    one = replace(SUSPECT, code="/home/you/net.py:3")
+    assert in_one_sentence(Verdict((one,))) == "fc (Linear) is wrong (net.py:3)"
     assert in_one_sentence(Verdict((one, one, one))).endswith("; and 2 more things, listed below")
 
 
@@ -60,6 +71,8 @@ def test_the_first_is_told_first() -> None:
         ),
         (replace(SUSPECT, kind="between", owner="Module.a.A.forward.0", random=True), "a (A)'s code may draw random numbers"),
         (replace(SUSPECT, kind="between", call="Module.fc.Linear.forward.2"), ""),
+        (replace(SUSPECT, kind="extra", times=3), "the script makes every call 3 times as often: is a step() missing there"),
+        (replace(SUSPECT, kind="missing", times=2), "the golden run makes every call 2 times as often"),
     ],
 )
 def test_hints(suspect: Suspect, text: str) -> None:
@@ -77,7 +90,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
     lines = [line.text for line in details(Verdict(many, unknown=tuple(map(str, range(9)))))]
     assert "... and 10 more, see isolate.json" in lines and "... and 3 more values not compared" in lines
     slight = [line.text for line in details(Verdict((replace(SUSPECT, differences=(replace(DIFFERENCE, slight=True),)),)))]
-    assert any("slight: narrower arithmetic may give as much" in line for line in slight)
+    assert any("narrower arithmetic may give as much" in line for line in slight) and any(line.endswith("(slight)") for line in slight)
 
 
 def test_lines_of_two_functions_are_no_range() -> None:
@@ -90,3 +103,21 @@ def test_lines_of_two_functions_are_no_range() -> None:
 def test_a_slight_difference_is_called_so_at_once() -> None:
     assert "narrower arithmetic may give as much" in sentence(replace(SUSPECT, differences=(Difference("output.0", "", slight=True),)))
     assert "narrower" not in sentence(SUSPECT)
+
+
+def test_lines_are_short_and_the_place_stands_first() -> None:
+    suspect = replace(
+        SUSPECT,
+        kind="between",
+        owner="Module.a.A.forward.0",
+        frame=FRAME,
+        arguments=(Difference("input.flag", "True, golden False"),),
+        handed_down="Module.net.Net.forward.0",
+        again=[f"Module.blocks.{number}.attention.output_projection.Linear.forward.0" for number in range(5)],
+    )
+    lines = [line.text for line in details(Verdict((suspect,), remarks=("word " * 40,)))]
+    assert lines[0] == f"   before {FRAME}" and max(map(len, lines)) <= 120
+    text = " ".join(" ".join(lines).split())
+    assert "a (A) is called with other arguments, which may be why: flag (True, golden False), handed down from net (Net)" in text
+    assert lines[-2].startswith("remark: word") and lines[-1].startswith("  word")
+    assert [line.text for line in wrapped(Line("x" * 200))] == ["x" * 200] and [line.text for line in wrapped(Line(""))] == [""]

@@ -433,6 +433,28 @@ def test_a_result_that_cannot_be_recorded(tmp_path: Path, caplog: pytest.LogCapt
     assert "differences from bench_path: 0; not comparable: 1" in caplog.text
 
 
+@pytest.mark.parametrize("value", [object(), [{"a": {1}}]])
+def test_a_value_that_the_earlier_dump_could_not_record(tmp_path: Path, caplog: pytest.LogCaptureFixture, value: Any) -> None:
+    """Its null is no None: meta.json of the earlier dump lists it."""
+    given = iter((value, None if not isinstance(value, list) else [{"a": None}]))
+
+    def body(functions: Any) -> None:
+        functions.n([next(given)])
+
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        compared(tmp_path, body)
+    assert "differences from bench_path: 0; not comparable: 1" in caplog.text
+
+
+def test_an_argument_that_the_earlier_dump_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "builtin_ignore_ops.yaml").write_text("Nd: {g: {input: all}}", encoding="utf-8")
+    with caplog.at_level(logging.INFO, logger="msprobe"):
+        run(tmp_path / BENCH, lambda functions: functions.g(torch.ones(1)), ops_dir=str(tmp_path))
+        run(tmp_path / "run", lambda functions: functions.g(torch.ones(1)), bench_path=str(tmp_path / BENCH / "dump"))
+    assert "differences from bench_path: 0; the same: 1" in caplog.text
+    assert "its argument" not in caplog.text
+
+
 def test_a_call_and_a_module_that_raise_in_both_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def body(_: Any) -> None:
         with contextlib.suppress(RuntimeError):

@@ -23,6 +23,24 @@ _NOT_YET: tuple[tuple[tuple[str, ...], str, bool], ...] = (
     (("--config",), "config", True),
 )
 
+_NOT_OF_RUNS = (
+    ("-tp", "target_path"),
+    ("-gp", "golden_path"),
+    ("-dm", "data_mapping"),
+    ("--mapping", "mapping"),
+    ("-fm", "fuzzy_match"),
+    ("-cm", "cell_mapping"),
+    ("-am", "api_mapping"),
+    ("-lm", "layer_mapping"),
+    ("-da", "diff_analyze"),
+    ("--reference", "reference"),
+    ("--html", "html"),
+    ("--xlsx", "xlsx"),
+    ("--jsonl", "jsonl"),
+    ("--jobs", "jobs"),
+    ("--cluster", "cluster"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
@@ -73,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs is {arguments.jobs}; give the number of processes, 1 or more")
+    if arguments.output_path.exists() and not arguments.output_path.is_dir():  # told before the work, not after it
+        raise UsageError(f"-o {arguments.output_path} is a file; give a directory, which is made if need be")
     if arguments.runs is not None:
         return _compare_runs(arguments)
     needed = (("-tp/--target_path", arguments.target_path), ("-gp/--golden_path", arguments.golden_path))
@@ -111,8 +131,7 @@ def _compare_runs(arguments: argparse.Namespace) -> int:
     from msprobe.comparison.repeated import words
     from msprobe.comparison.repeated.runs import compare_runs
 
-    others = [("-tp", "target_path"), ("-gp", "golden_path"), ("-dm", "data_mapping"), ("--mapping", "mapping"), ("-da", "diff_analyze")]
-    given = [flag for flag, name in others if getattr(arguments, name)]
+    given = [flag for flag, name in _NOT_OF_RUNS if getattr(arguments, name) not in (None, False)]
     if given:
         raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
     steps = parse_numbers(arguments.step, "--step") if arguments.step is not None else None

@@ -21,6 +21,8 @@ Progress = Callable[[int, int, str], None]
 
 def show(lines: Iterable[Line]) -> None:
     """Prints the lines. rich is imported only where it is used: it takes longer than a small comparison."""
+    if sys.stdout is None:  # closed by who started us (`>&-`)
+        return
     if not _is_coloured(sys.stdout):
         for line in lines:
             print(_printable(line.text))
@@ -69,8 +71,8 @@ class _Bar:
         return lambda done, total, what: bar.update(task, completed=done, total=total, description=escape(_printable(what, sys.stderr)))
 
 
-def _is_coloured(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _is_coloured(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _printable(text: str, stream: TextIO | None = None) -> str:

@@ -13,4 +13,5 @@ EXIT_PIPE = 141
 
 def fail(message: str, program: str = "msprobe") -> None:
     """Writes one line to standard error; line breaks in the message become spaces."""
-    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    if sys.stderr is not None:  # closed: print would take standard output
+        print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from msprobe.cli.console import show
     from msprobe.comparison.block import Line
     from msprobe.isolation.isolate import Options, isolate
-    from msprobe.isolation.words import details
+    from msprobe.isolation.words import details, wrapped
 
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     options = Options(arguments.golden, command, arguments.output, arguments.step, arguments.halve, arguments.resume, arguments.to_the_end)
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         show([Line(f"interrupted; with --resume and the same arguments the search in {arguments.output} goes on", "dim")])
         raise
-    lines = [Line(""), Line(result.sentence, "bad" if result.found else "good"), *details(result.verdict)]
-    lines += [Line(f"note: {note}", "dim") for note in result.notes]
+    lines = [Line(""), *wrapped(Line(result.sentence, "bad" if result.found else "good")), *details(result.verdict)]
+    lines += [part for note in result.notes for part in wrapped(Line(f"note: {note}", "dim"))]
     lines += [Line(f"result: {path}") for path in (*result.files, arguments.output / "isolate.json")]
     show(lines)
     return EXIT_FOUND if result.found else EXIT_OK

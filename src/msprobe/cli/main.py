@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"msprobe {given[0]}" if given and given[0] in COMMANDS else "msprobe"
     try:
         code = _run(given)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -7,7 +7,8 @@ The stages, each in a file of its own, hand plain immutable values to each other
     match       two lists of calls    -> pairs of calls, pairs of rows (alignment/: which call is which; aliases: names that two tools give)
     mapping/    what the user says of two models that are not built alike; pairing: all of this for one pair of dumps
     structure   the same for dumps without values
-    measure*    a pair of rows        -> metrics, and how well the two agree
+    measure*    a pair of rows        -> metrics, and how well the two agree (contradiction: a file that is not what was recorded)
+    unread      values that neither side recorded are not compared
     calls       measured rows         -> what they say about the call
     first_difference                  -> where the two runs part
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)

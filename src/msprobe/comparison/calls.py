@@ -54,6 +54,9 @@ _KEEPS_SOME = frozenset({"__setitem__", "batch_isend_irecv"})
 """Of these the output still holds part of what the overwritten input held."""
 
 
+_new = tuple.__new__  # what makes a NamedTuple, without the call in between that Python writes for it
+
+
 class Measured(NamedTuple):
     """A pair of rows and its measurement; None where one side has no such row."""
 
@@ -90,18 +93,36 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
     """Joins a pair of calls with the measures of its rows, in their order."""
     call = pair.target or pair.golden
     parts = call.parts if call is not None else parse("")
+    grad_differs = dtype_differs = False
+    rows: list[Measured] = []
+    for row, measure in zip(pair.rows, measures, strict=True):
+        rows.append(_new(Measured, (row, measure)))
+        ours, theirs = row
+        if ours is theirs or measure is None or ours is None or theirs is None:
+            continue
+        if ours.requires_grad != theirs.requires_grad:
+            grad_differs = grad_differs or requires_grad_differs(row)
+        if ours.dtype != theirs.dtype:
+            dtype_differs = dtype_differs or dtypes_differ(row)
+    grad_differs = grad_differs and parts.direction == "forward"
+    return _new(MeasuredCall, (pair, parts, tuple(rows), *_agreements(parts, rows), grad_differs, dtype_differs))
+
+
+def measured_anew(call: MeasuredCall, rows: Sequence[Measured]) -> MeasuredCall:
+    """The call with other measures of the same rows; a row that was measured still is."""
+    pair, parts, _, _, _, _, grad_differs, dtype_differs = call
+    return _new(MeasuredCall, (pair, parts, tuple(rows), *_agreements(parts, rows), grad_differs, dtype_differs))
+
+
+def _agreements(parts: EntryName, rows: Sequence[Measured]) -> tuple[Agreement, Agreement, Agreement]:
+    """Those of inputs, parameters and outputs."""
     written = overwritten_input(parts)
     ignored_outputs = returns_memory(parts)
     inputs = parameters = outputs = Agreement.UNKNOWN
-    grad_differs = dtype_differs = False
-    for row, measure in zip(pair.rows, measures, strict=True):
-        ours, theirs = row
+    for (ours, theirs), measure in rows:
         if measure is None or ours is None or theirs is None:
             continue
         role, agreement = ours.role, measure.agreement
-        if ours is not theirs:
-            grad_differs = grad_differs or (ours.requires_grad != theirs.requires_grad and requires_grad_differs(row))
-            dtype_differs = dtype_differs or (ours.dtype != theirs.dtype and dtypes_differ(row))
         if role == "input":
             if agreement > inputs and (written is None or not is_overwritten(ours, written)):
                 inputs = agreement
@@ -111,10 +132,7 @@ def summarise(pair: CallPair, measures: Sequence[Measure | None]) -> MeasuredCal
             parameters = agreement if agreement > parameters else parameters
         elif agreement > outputs:
             outputs = agreement
-    if ignored_outputs:
-        outputs = Agreement.UNKNOWN
-    rows = tuple(map(Measured, pair.rows, measures))
-    return MeasuredCall(pair, parts, rows, inputs, parameters, outputs, grad_differs and parts.direction == "forward", dtype_differs)
+    return inputs, parameters, Agreement.UNKNOWN if ignored_outputs else outputs
 
 
 def requires_grad_differs(row: RowPair) -> bool:
@@ -129,6 +147,15 @@ def dtypes_differ(row: RowPair) -> bool:
     """Whether the two are tensors of different dtypes."""
     ours, theirs = row
     return ours is not None and theirs is not None and ours.dtype != theirs.dtype and ours.kind == theirs.kind == "tensor"
+
+
+def inputs_partly_unknown(call: MeasuredCall) -> bool:
+    """Whether some input that the call does not overwrite could not be compared."""
+    written = overwritten_input(call.parts)
+    return any(
+        measure is not None and measure.agreement is Agreement.UNKNOWN and ours is not None and ours.role == "input" and ours.key != written
+        for (ours, _), measure in call.rows
+    )
 
 
 def returns_memory(parts: EntryName) -> bool:

@@ -11,6 +11,7 @@ from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging.reference import Truth
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Compared:
         truths: for each call what the reference says of its rows; None without `--reference`.
         notes: what the reader should know, one sentence each.
         tensor_dirs: where target and golden dump keep their tensor files.
+        not_recorded: values that neither side recorded.
     """
 
     pair: DumpPair
@@ -49,3 +51,4 @@ class Compared:
     notes: tuple[str, ...]
     truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None
+    not_recorded: NotRecorded = NOTHING

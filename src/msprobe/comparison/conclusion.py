@@ -24,19 +24,22 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
         yield Line(BLIND, "dim")
     slight = next((report for report in outcome.reports if report.findings.first is not None), None)
     why = _why(outcome)
+    unseen = not_recorded(outcome)
     rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)
     if why:
         what = "Calls" if all(report.mode == "structure" for report in outcome.reports) else "Values"
         agree = "The values that could be compared agree" if any(report.lost for report in outcome.reports) else f"{what} agree"
-        yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why)}", "bad")
+        yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why + unseen)}", "bad")
     elif slight is None:
         beyond = " beyond rounding" if rounded else ""
-        yield Line(f"No difference{beyond} in what both sides recorded.", "good")
+        yield Line(f"No difference{beyond} in what both sides recorded{''.join(f'; {text}' for text in unseen)}.", "good")
     if slight is not None and slight.findings.first is not None:
         where = f" of {slight.pair.title}" if len(outcome.reports) > 1 and slight.pair.title else ""
         start = "The first difference" if why else "No difference beyond rounding; the first"
         yield Line(f"{start} within rounding{where}: {headline(slight.findings.first)}", "" if why else "good")
         yield from block(slight.findings.first, slight.location, slight.mode)
+        if not why:
+            yield from (Line(f"  {text}", "dim") for text in unseen)
     unmatched = [report for report in outcome.reports if report.findings.unmatched is not None]
     if unmatched:
         where = f"{unmatched[0].pair.title}: " if len(outcome.reports) > 1 and unmatched[0].pair.title else ""
@@ -58,6 +61,15 @@ def _why(outcome: Outcome) -> list[str]:
     if sides:
         clauses.append(f"{sides[0]}{f', and {len(sides) - 1} more of that kind' if len(sides) > 1 else ''}")
     return clauses
+
+
+def not_recorded(outcome: Outcome) -> list[str]:
+    """One clause on the values that neither side recorded; nothing where there are none."""
+    found = [report.not_recorded for report in outcome.reports if report.not_recorded.rows]
+    rows = sum(one.rows for one in found)
+    if not rows:
+        return []
+    return [f"{rows} {'value is' if rows == 1 else 'values are'} recorded on neither side (first: {found[0].example})"]
 
 
 def sole_call(report: PairReport) -> str:

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 import ujson
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_ONE_DIGIT = (5, 6, 7, 8, 9)  # a smaller number of zeros is written out
 _POSITIVE_EXPONENT = re.compile(r"e[0-9]")
 _SPECIAL = re.compile(r'[,"\r\n]')
 _NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
@@ -38,29 +39,81 @@ def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
         return [_spelled(group) for group in numbers]
     found: list[str | None] = [None] * len(numbers)
     for index, part in zip(plain, text[2:-2].split("],["), strict=False):
-        found[index] = None if "n" in part else part  # null: NaN or an infinity
+        found[index] = None if "n" in part or "N" in part else part  # NaN or an infinity: null, or as ujson writes them
     return found
 
 
+class Cells(Sequence[str]):
+    """Cells that hold no comma, kept as the text that the file will have: a fifth of the memory of a tuple."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text.split(","))
+
+    def __len__(self) -> int:
+        return self.text.count(",") + 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self.text.split(",")[index]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (Cells, tuple)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def joined(cells: Sequence[str]) -> str:
+    """Cells without a comma or quotation mark, `,`-joined."""
+    return cells.text if type(cells) is Cells else ",".join(cells)
+
+
 def spell_array(numbers: npt.NDArray[np.float64], unit: str = "") -> list[str]:
-    """`,`-joined numbers of each row of a two-dimensional array, all finite, each with `unit` behind it."""
-    text = _dumped(numbers, orjson.OPT_SERIALIZE_NUMPY)
-    if not text or not len(numbers):
-        return []
+    """`,`-joined numbers of each row of a two-dimensional array, all finite, as Python spells them, each with `unit` behind it."""
+    import numpy as np
+
+    if not numbers.size:
+        return [""] * len(numbers)
+    # From 0.0001 down Python writes an exponent, and ujson does; orjson is faster, and begins at 0.00001.
+    small = np.abs(numbers)
+    if ((small < 1e-4) & (small > 9e-6)).any():
+        text: str = ujson.dumps(numbers.tolist())
+    else:
+        text = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    digits = [digit for digit in _ONE_DIGIT if ((small >= 0.99 * 10.0**-digit) & (small < 1.01 * 10.0 ** (1 - digit))).any()]
+    text = _with_exponents(text, digits)
     if unit:
         text = text.replace(",", f"{unit},").replace(f"]{unit},[", f"{unit}],[").replace("]]", f"{unit}]]")
     return text[2:-2].split("],[")
 
 
-def _dumped(numbers: Any, option: int = 0) -> str | None:
+def _dumped(numbers: Any) -> str | None:
     try:
-        text = orjson.dumps(numbers, option=option).decode()
+        text = orjson.dumps(numbers).decode()
     except (TypeError, ValueError):  # an integer beyond 64 bits, half of a surrogate pair
         return None
     if "0.0000" in text:  # from 0.0001 down Python, and ujson, write an exponent
-        text = ujson.dumps(numbers.tolist() if option else numbers)
+        text = ujson.dumps(numbers)
+    return _with_exponents(text)
+
+
+def _with_exponents(text: str, digits: Sequence[int] = _ONE_DIGIT) -> str:
+    """Exponents of two digits and with a sign, as Python writes them. `digits`: the negative one-digit exponents that there may be."""
     if "e" in text:
-        for digit in "56789":  # of one-digit exponents only these are written as such
+        for digit in digits:
             text = text.replace(f"e-{digit},", f"e-0{digit},").replace(f"e-{digit}]", f"e-0{digit}]")
         if _POSITIVE_EXPONENT.search(text) is not None:
             text = _POSITIVE_EXPONENT.sub(lambda match: f"e+{match[0][1]}", text)

@@ -12,6 +12,7 @@ from msprobe.comparison.calls import (
     MeasuredCall,
     dtypes_differ,
     execution_order,
+    inputs_partly_unknown,
     is_overwritten,
     overwritten_input,
     requires_grad_differs,
@@ -42,6 +43,7 @@ class FirstDifference:
         dtypes_from_here: no call before it has another dtype on each side.
         other_calls: when the call at fault is a module, the calls inside it are not the same ones on both sides.
         reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
+        inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
     kind: Kind
@@ -56,6 +58,7 @@ class FirstDifference:
     dtypes_from_here: bool = False
     other_calls: bool = False
     reordered: bool = False
+    inputs_partly_unknown: bool = False
 
     @property
     def of_values(self) -> bool:
@@ -299,6 +302,7 @@ class _Search:
             self.index[call.name] <= self.first_dtype,
             other_calls,
             bool(rows) and all(map(_is_reordered, rows)),
+            inputs_partly_unknown(around if kind == "own code" and around is not None else call),
         )
 
     @staticmethod

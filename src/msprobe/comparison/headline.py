@@ -43,7 +43,8 @@ def _sentence(difference: FirstDifference) -> str:
         return f"inputs of the first call differ: {keys} of {call}{inside}"
     if difference.kind == "own code":
         return (
-            f"{module}, before it calls {call} (its inputs agree, {keys} of that call {differ}, and no call in between gave a difference)"
+            f"{module}, before it calls {call} (its inputs agree{_as_far(difference)}, {keys} of that call {differ}, "
+            "and no call in between gave a difference)"
         )
     if difference.kind == "sequence":
         here, there = (name or "no module" for name in (module, difference.golden_module))
@@ -106,6 +107,12 @@ def _saved(difference: FirstDifference) -> str:
 def _inputs(difference: FirstDifference) -> str:
     """`inputs equal, parameters equal`, leaving out what was not recorded."""
     words = ["no inputs recorded" if difference.call.inputs is Agreement.UNKNOWN else f"inputs {_WORDS[difference.call.inputs]}"]
+    if difference.call.inputs is not Agreement.UNKNOWN:
+        words[0] += _as_far(difference)
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"parameters {_WORDS[difference.parameters]}")
     return ", ".join(words)
+
+
+def _as_far(difference: FirstDifference) -> str:
+    return " as far as recorded" if difference.inputs_partly_unknown else ""

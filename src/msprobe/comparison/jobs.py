@@ -12,7 +12,9 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +27,9 @@ Progress = Callable[[int, int, str], None]
 
 _WORTH = 16 << 20
 """Bytes of dump.json from which several processes are faster than one: each takes a quarter of a second to start."""
+
+_GRACE = 2.0
+"""Seconds that a worker has to end by itself."""
 
 _TENSORS_WEIGH = 8
 """A dump.json whose tensors lie beside it is as much work as one so many times its size."""
@@ -90,6 +95,8 @@ class _Pool:
         self._lock = threading.Lock()
         self._workers: set[subprocess.Popen[bytes]] = set()
         self._threads = max(1, _cores() // jobs)
+        # Where the workers put what is temporary: one that is killed cannot remove it.
+        self._temporary = tempfile.TemporaryDirectory(prefix="msprobe-", ignore_cleanup_errors=True)
         for number in range(len(units)):
             self._todo.put(number)
         for _ in range(jobs):
@@ -104,11 +111,23 @@ class _Pool:
                 continue
 
     def close(self) -> None:
-        """Ends the workers, whatever they do."""
+        """Ends the workers, whatever they do. They get a moment to take half a file away."""
         with self._lock:
             self._closed = True
-            for worker in self._workers:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.terminate()
+        end = time.monotonic() + _GRACE
+        try:
+            for worker in workers:
+                worker.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        finally:  # a second Ctrl-C comes here as well
+            for worker in workers:
                 worker.kill()
+                worker.wait()
+            self._temporary.cleanup()
 
     def _serve(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
@@ -136,7 +155,14 @@ class _Pool:
         with self._lock:
             if self._closed:
                 return None
-            worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # A session of its own: Ctrl-C in the terminal reaches the parent alone, which ends the workers.
+            worker = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": self._temporary.name},
+            )
             self._workers.add(worker)
             return worker
 
@@ -176,7 +202,7 @@ def work(threads: int) -> None:
     """A worker: units from standard input until it ends, results to standard output."""
     from msprobe import numerics
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; who started this one ends it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # on the way out what is half written is removed
     numerics.set_threads(threads)
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the results

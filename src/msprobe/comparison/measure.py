@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from msprobe.comparison.rows import Row
 from msprobe.comparison.thresholds import ROUNDING, SCALAR_ROUNDING, SLIGHT
+
+CONTRADICTION = "a record contradicts its tensor file: "
+"""What the reason of a measure begins with whose values are not those that were recorded (contradiction.py)."""
 
 
 class Agreement(IntEnum):
@@ -30,7 +34,7 @@ class Measure(NamedTuple):
         cells: the metric columns of the mode, in their order.
         agreement: see Agreement.
         size: relative size of the difference, 0 to inf.
-        reason: why nothing was measured, "" where something was.
+        reason: why nothing was measured, "" where something was; beside a difference, that a record contradicts its tensor file.
         norm_relative: |Norm - Norm of golden| / |Norm of golden|, None where it has no value (statistics).
         cosine, thousandth: Cosine and One Thousandth Err Ratio, None where they have no value (tensors).
         max_abs: largest absolute difference of an element (tensors) or of Max, Min, Mean and Norm.
@@ -39,7 +43,7 @@ class Measure(NamedTuple):
         filled: masked positions hold another fill value on each side; `size` is that of Max alone.
     """
 
-    cells: tuple[Any, ...]
+    cells: Sequence[Any]
     agreement: Agreement
     size: float = 0.0
     reason: str = ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msprobe import numerics
+from msprobe.comparison.contradiction import Facts, checked
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
 from msprobe.comparison.measure_statistics import StatisticsMeasurer
 from msprobe.comparison.rows import Row
@@ -50,7 +51,7 @@ class TensorMeasurer:
         self._directories = (target, golden)
         self._values = StatisticsMeasurer()
         # One activation is output, input and argument at once, then its files are one file under several names.
-        self._linked: dict[tuple[int, int, int, int], Measure] = {}
+        self._linked: dict[tuple[int, int, int, int], tuple[Measure, Facts]] = {}
 
     def __call__(self, target: Row, golden: Row) -> Measure:
         if target.kind != "tensor" or golden.kind != "tensor":
@@ -70,16 +71,16 @@ class TensorMeasurer:
             paths.append(os.path.join(directory, row.data_name))
         key = _identity(paths)
         if key is not None and key in self._linked:
-            return self._linked[key]
+            return checked(self._linked[key][0], target, golden, self._linked[key][1])
         try:
-            measure = _measure_files(*paths)
+            measured = _measure_files(*paths)
         except DumpFormatError as error:
             return _unknown(str(error))
         except OSError as error:
             return _unknown(f"{error.filename} cannot be read: {error.strerror}")
         if key is not None:
-            self._linked[key] = measure
-        return measure
+            self._linked[key] = measured
+        return checked(measured[0], target, golden, measured[1])
 
 
 def _unknown(reason: str) -> Measure:
@@ -96,17 +97,17 @@ def _identity(paths: list[str]) -> tuple[int, int, int, int] | None:
     return ours.st_dev, ours.st_ino, theirs.st_dev, theirs.st_ino
 
 
-def _measure_files(target: str, golden: str) -> Measure:
+def _measure_files(target: str, golden: str) -> tuple[Measure, Facts]:
     ours, theirs = os.stat(target), os.stat(golden)
     if min(ours.st_size, theirs.st_size) >= _LARGE:
-        measure = _in_pieces(target, golden)
-        if measure is not None:
-            return measure
+        measured = _in_pieces(target, golden)
+        if measured is not None:
+            return measured
     first = tensor_file.read(target)
-    return measure_tensors(first, first if os.path.samestat(ours, theirs) else tensor_file.read(golden))
+    return _measured(first, first if os.path.samestat(ours, theirs) else tensor_file.read(golden))
 
 
-def _in_pieces(target: str, golden: str) -> Measure | None:
+def _in_pieces(target: str, golden: str) -> tuple[Measure, Facts] | None:
     """The measure of two large files, of which only a piece is in memory at a time; None for those that must be read as a whole."""
     from msprobe.numerics.pairs import compare_pieces
 
@@ -125,7 +126,10 @@ def _in_pieces(target: str, golden: str) -> Measure | None:
             metrics = compare_pieces((ours.dtype, theirs.dtype), numel, (ours.read_into, theirs.read_into))
         except ValueError:  # a dtype without numbers: told by the other way
             return None
-        return None if metrics is None else from_metrics(metrics, ours.dtype, theirs.dtype)
+        if metrics is None:
+            return None
+        facts = Facts((ours.dtype, theirs.dtype), (tuple(ours.shape), tuple(theirs.shape)), metrics)
+        return from_metrics(metrics, ours.dtype, theirs.dtype), facts
 
 
 def measure_tensors(target: TensorLike, golden: TensorLike) -> Measure:
@@ -137,15 +141,20 @@ def measure_tensors(target: TensorLike, golden: TensorLike) -> Measure:
     their magnitude. Elements that are the same NaN or infinity on both sides count as equal; where one side has another, no metric has a
     value and the pair differs.
     """
-    if tuple(target.shape) != tuple(golden.shape):
-        return Measure(SHAPE_UNMATCHED, Agreement.DIFFERENT, math.inf)
+    return _measured(target, golden)[0]
+
+
+def _measured(target: TensorLike, golden: TensorLike) -> tuple[Measure, Facts]:
+    facts = Facts((target.dtype, golden.dtype), (tuple(target.shape), tuple(golden.shape)), None)
+    if facts.shapes[0] != facts.shapes[1]:
+        return Measure(SHAPE_UNMATCHED, Agreement.DIFFERENT, math.inf), facts
     if math.prod(target.shape) == 0:
-        return Measure(UNSUPPORTED, Agreement.SAME, max_abs=0.0)
+        return Measure(UNSUPPORTED, Agreement.SAME, max_abs=0.0), facts
     try:
         metrics = numerics.compare_arrays(target, golden)
     except (LookupError, ValueError) as error:
-        return _unknown(str(error))
-    return from_metrics(metrics, target.dtype, golden.dtype)
+        return _unknown(str(error)), facts
+    return from_metrics(metrics, target.dtype, golden.dtype), facts._replace(metrics=metrics)
 
 
 def from_metrics(metrics: PairMetrics, target_dtype: str, golden_dtype: str) -> Measure:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -185,19 +187,24 @@ def _write(merged: Merged, output: Path) -> list[Path]:
 def _write_xlsx(merged: Merged, output: Path, name: str, header: Sequence[str]) -> Path:
     import xlsxwriter  # type: ignore[import-untyped]
 
+    from msprobe.comparison.reports import xlsx
+
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with new_file(output, name, "xlsx") as (path, stream):
-        book = xlsxwriter.Workbook(stream, options)
+    with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(output, name, "xlsx") as (path, stream):
+        book = xlsxwriter.Workbook(stream, options | {"tmpdir": waiting})
         bold = book.add_format({"bold": True})
         for column in merged.tables:
-            sheet = book.add_worksheet(column[:31])
-            sheet.freeze_panes(1, 1)
-            sheet.set_column(0, 0, 60)
-            sheet.set_column(1, len(merged.ranks), 18)
-            sheet.write_row(0, 0, header, bold)
-            for number, line in enumerate(_lines(merged, column), 1):
-                sheet.write_row(number, 0, [line[0], *map(_value, line[1:])])
-            sheet.autofilter(0, 0, len(merged.names), len(merged.ranks))
+            lines = _lines(merged, column)
+            for part in range(-(-len(merged.names) // (xlsx.MAX_ROWS - 1))):  # a sheet holds a million rows, the next one the rest
+                sheet = book.add_worksheet(f"{column[:27]} {part + 1}" if part else column[:31])
+                sheet.freeze_panes(1, 1)
+                sheet.set_column(0, 0, 60)
+                sheet.set_column(1, len(merged.ranks), 18)
+                sheet.write_row(0, 0, header, bold)
+                number = 0
+                for number, line in enumerate(islice(lines, xlsx.MAX_ROWS - 1), 1):
+                    sheet.write_row(number, 0, [xlsx.text_cell(line[0]), *map(_value, line[1:])])
+                sheet.autofilter(0, 0, number, len(merged.ranks))
         book.close()
     return path
 

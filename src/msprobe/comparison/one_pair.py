@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msprobe.comparison import gradient_slots, report_csv
+from msprobe.comparison.alignment.notes import nested_otherwise
 from msprobe.comparison.beside import parents_of, stacks_of
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
@@ -31,6 +32,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.tools import are_of_two_tools
+from msprobe.comparison.unread import unread_of, without_unread
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
@@ -79,7 +81,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
     matched = sum(1 for call in paired.calls for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
-        raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {_first_names(calls)}")
+        why = nested_otherwise(paired.calls) or _first_names(calls)
+        raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {why}")
     measurer = _measurer(mode, target, golden)
     if paired.composed:
         from msprobe.comparison.mapping.composed import ComposingMeasurer
@@ -87,6 +90,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         measurer = ComposingMeasurer(measurer, mode, (target.tensor_dir, golden.tensor_dir))
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
+    unread = unread_of(pair.target), unread_of(pair.golden)
+    measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
     if mode != "md5":
         measured = weigh(measured, sampled=mode == "statistics")
     if target.level != golden.level:
@@ -114,6 +119,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         notes=tuple(notes),
         truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
         tensor_dirs=(target.tensor_dir, golden.tensor_dir),
+        not_recorded=not_recorded,
     )
 
 
@@ -168,6 +174,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         gradients_of(order, findings.exact, stacks[0]) if compared.pair.step is not None else Gradients(),
         trace(compared, order),
         reference.tally(measured, compared.truths, findings.first) if compared.truths is not None else None,
+        not_recorded=compared.not_recorded,
     )
 
 

@@ -15,6 +15,7 @@ from msprobe.comparison.previous_step import Gradients
 from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
 from msprobe.comparison.stacks import Frame
+from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class PairReport:
         gradients: what the next step's report may need, when its parameters differ.
         propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
         truth: what the reference says, None without `--reference`.
+        not_recorded: values that neither side recorded.
     """
 
     pair: DumpPair
@@ -82,6 +84,7 @@ class PairReport:
     xlsx: Path | None = None
     jsonl: Path | None = None
     page: Page | None = None
+    not_recorded: NotRecorded = NOTHING
 
 
 @dataclass(frozen=True)

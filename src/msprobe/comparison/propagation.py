@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from msprobe.comparison.rows import Row
 from msprobe.format.names import ModuleName, parse
 
 _KEPT = 5
+_SHOWN = 3
 _GROWN = 10.0
 
 
@@ -30,7 +31,8 @@ class Growth:
     """The relative size of the difference along the order of execution, of floating-point outputs.
 
     Attributes:
-        start: where it begins; None where it has no size (checksums, other dtypes).
+        call: the call where it begins.
+        start: its size there; None where it has no size (checksums, other dtypes).
         tenfold: the first call with at least ten times that.
         largest: the largest finite one.
         last: that of the last call of the forward pass in which it begins (or of the backward pass).
@@ -40,6 +42,7 @@ class Growth:
         absorbed_by: the first of them that takes in values that differ; "" when none does, so that nothing is known to have been absorbed.
     """
 
+    call: str
     start: float | None
     tenfold: At | None
     largest: At | None
@@ -57,7 +60,8 @@ class Propagation:
     Attributes:
         call: the call where it starts.
         parents: the modules around it, the nearest first.
-        consumers: the first calls of the target that take in the same value, by checksum or by identical statistics.
+        consumers: the first later calls of the target that take in the same value, by checksum or by identical statistics; of a module
+            and a call in it the call.
         consumer_count: how many there are.
         growth: what becomes of it.
     """
@@ -83,11 +87,12 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
     position = next((i for i, call in enumerate(calls) if call.name == difference.call.name), None)
     if position is None:
         return None
-    consumers = list(_consumers(difference, calls[position + 1 :]))
+    parents = tuple(_ancestors(difference.call.name, compared.parents))
+    consumers = _outside(list(_consumers(difference, calls[position + 1 :])), parents, compared.parents)
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
     return Propagation(
         difference.call.name,
-        tuple(_ancestors(difference.call.name, compared.parents)),
+        parents,
         tuple(consumers[:_KEPT]),
         len(consumers),
         _growth(difference, calls[position:], bound, sized=compared.mode != "md5"),
@@ -111,6 +116,12 @@ def _consumers(difference: FirstDifference, later: Sequence[MeasuredCall]) -> It
         target = call.pair.target
         if target is not None and any(row.role == "input" and row.kind == "tensor" and _identity(row) in wanted for row in target.rows):
             yield call.name
+
+
+def _outside(names: Sequence[str], around: Sequence[str], parents: Mapping[str, str | None]) -> list[str]:
+    """Without the modules around the call, which hold it and do not use it, and those that only hand the value to a call in them."""
+    holders = set(around).union(*(_ancestors(name, parents) for name in names))
+    return [name for name in names if name not in holders]
 
 
 def _identity(row: Row) -> Hashable | None:
@@ -154,7 +165,7 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
             largest = here
         if tenfold is None and begins is not None and size >= _GROWN * begins:
             tenfold = here
-    return Growth(begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing, absorbed_by)
+    return Growth(difference.call.name, begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing, absorbed_by)
 
 
 def _is_backward(call: MeasuredCall) -> bool:
@@ -184,13 +195,17 @@ def _size(call: MeasuredCall) -> float | None:
 
 
 def sentences(propagation: Propagation) -> Iterator[str]:
-    """In words, each a line."""
-    if len(propagation.parents) > 1:  # the nearest one stands in the headline
-        yield f"inside {', in '.join(map(_path, propagation.parents))}"
+    """In words, each a line; only what the headline and the names in it do not say already."""
+    around = list(_unlike(map(_path, propagation.parents)))
+    if len(around) > 1:  # the nearest one stands in the headline
+        yield f"inside {', in '.join(around)}"
     if propagation.consumers:
-        more = propagation.consumer_count - len(propagation.consumers)
-        yield f"taken in by {', '.join(propagation.consumers)}{f' and {more} more' if more else ''}"
-    yield from _growth_sentences(propagation.growth)
+        shown = propagation.consumers[:_SHOWN]
+        more = propagation.consumer_count - len(shown)
+        yield f"used by {', '.join(shown)}{f' and {more} more' if more else ''}"
+    growth = "; ".join(_growth_words(propagation.growth))
+    if growth:
+        yield growth
 
 
 def _path(name: str) -> str:
@@ -199,23 +214,34 @@ def _path(name: str) -> str:
     return parts.path or parts.class_name if isinstance(parts, ModuleName) else name
 
 
-def _growth_sentences(growth: Growth) -> Iterator[str]:
-    parts: list[str] = []
-    if growth.start is not None and growth.largest is not None and growth.last is not None:
+def _unlike(paths: Iterable[str]) -> Iterator[str]:
+    """Those that are no begin of the path before: `layers.3.mlp` lies in `layers.3`, nobody needs to be told."""
+    before = ""
+    for path in paths:
+        if not f"{before}.".startswith(f"{path}."):
+            yield path
+        before = path
+
+
+def _growth_words(growth: Growth) -> Iterator[str]:
+    here, largest, last = growth.start, growth.largest, growth.last
+    sized = here is not None and largest is not None and last is not None and last.call != growth.call
+    if sized and here is not None and largest is not None and last is not None:
+        steps = [f"relative size {here:.2g} here"]
         if growth.tenfold is not None:
-            by = f"10 times by {growth.tenfold.call}, " if growth.tenfold != growth.largest else ""
-            parts.append(f"it grows: relative size {growth.start:.2g} here, {by}largest {growth.largest.size:.2g} at {growth.largest.call}")
-        else:
-            most = f"at most {growth.largest.size:.2g} later, at {growth.largest.call}"
-            parts.append(f"it does not grow tenfold: relative size {growth.start:.2g} here, {most}")
+            steps.append(f"{largest.size:.2g} in {largest.call}")
+        if last != largest and not growth.gone_after and not _is_gradient(last.call):
+            steps.append(f"{last.size:.2g} in {last.call}, the last of the forward pass")
+        if growth.tenfold is not None or len(steps) > 1:
+            yield f"{'it grows' if growth.tenfold is not None else 'it does not grow'}: {', '.join(steps)}"
     if growth.nonfinite:
-        parts.append(f"NaN or Inf on one side from {growth.nonfinite} on")
-    calls = f"{growth.agreeing} later {'call agrees' if growth.agreeing == 1 else 'calls agree'}"
+        yield f"NaN or Inf on one side from {growth.nonfinite} on"
     if growth.absorbed_by:
-        parts.append(f"it dies out in {growth.absorbed_by}: that takes in what differs and gives what agrees; nothing differs later")
+        yield f"it dies out in {growth.absorbed_by}, which takes in what differs and gives what agrees"
     elif growth.gone_after:
-        parts.append(f"nothing differs after {growth.gone_after} ({calls})")
-    elif growth.start is not None and growth.last is not None and growth.last != growth.largest:
-        parts.append(f"{growth.last.size:.2g} at the last call of this pass, {growth.last.call}")
-    if parts:
-        yield "; ".join(parts)
+        calls = f"{growth.agreeing} later {'call agrees' if growth.agreeing == 1 else 'calls agree'}"
+        yield f"nothing differs after {'it' if growth.gone_after == growth.call else growth.gone_after} ({calls})"
+
+
+def _is_gradient(name: str) -> bool:
+    return ".backward" in name or ".parameters_grad" in name

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requires_grad_differs
 from msprobe.comparison.judge import Verdict
 from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.measure import CONTRADICTION
 
 
 class Reason(NamedTuple):
@@ -26,6 +27,7 @@ _WORDS = {
     "dtype": ("row has another dtype on each side", "rows have another dtype on each side"),
     "requires_grad": ("row differs in requires_grad", "rows differ in requires_grad"),
     "file": ("tensor file could not be read", "tensor files could not be read"),
+    "contradiction": ("record contradicts its tensor file", "records contradict their tensor files"),
     "lost": ("recorded value could not be compared", "recorded values could not be compared"),
     "side": ("row stands on one side only", "rows stand on one side only"),
     "error": ("other row is an error", "other rows are errors"),
@@ -55,6 +57,8 @@ def _classify(row: Measured, verdict: Verdict) -> tuple[str, str]:
         return "side", f", in the {'golden dump' if ours is None else 'target'} only"
     if row.measure is not None and row.measure.reason == ABSENT:
         return "side", f", None in the {'golden dump' if ours.kind == 'tensor' else 'target'}"
+    if row.measure is not None and row.measure.reason.startswith(CONTRADICTION):
+        return "contradiction", f": {row.measure.reason.removeprefix(CONTRADICTION)}"
     if row.measure is not None and row.measure.lost:
         return "file" if ours.data_name and theirs.data_name else "lost", f": {row.measure.reason}"
     if dtypes_differ(row.pair):

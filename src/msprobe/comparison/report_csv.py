@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
-from msprobe.comparison.csv_text import cell, harmless, lines_of, spell
+from msprobe.comparison.csv_text import cell, harmless, joined, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging import reference
 from msprobe.comparison.rows import Row
@@ -143,7 +143,7 @@ class _Lines:
         # Of each row: what stands before its numbers, what behind them, and whether it has any.
         self._rows: list[tuple[str, str, bool]] = []
         self._numbers: list[tuple[Any, ...]] = []
-        self._metrics: list[tuple[Any, ...]] = []
+        self._metrics: list[Sequence[Any]] = []
 
     def add(self, call: MeasuredCall, verdicts: Sequence[Verdict]) -> None:
         """Takes the rows of one call."""
@@ -168,7 +168,7 @@ class _Lines:
             name = _name_cell(ours.name)
             other = name if ours.name == theirs.name else _name_cell(theirs.name)
             if mode == "statistics":
-                self._rows.append((f"{name},{other},{middle},{','.join(measure.cells)},", f"{end}{stack}\n", True))
+                self._rows.append((f"{name},{other},{middle},{joined(measure.cells)},", f"{end}{stack}\n", True))
                 numbers.append(ours.statistics + theirs.statistics)
             elif mode == "tensor":
                 self._rows.append((f"{name},{other},{middle},", f"{end}{stack},{cell(_data_names(ours, theirs))}\n", True))
@@ -294,8 +294,10 @@ def write_text(directory: Path, name: str, parts: Iterable[str]) -> Path:
     try:
         with stream:
             stream.writelines(parts)
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # writing does not know the name
+            error.filename = str(path)
         raise
     return path
 

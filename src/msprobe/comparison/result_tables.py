@@ -57,9 +57,10 @@ def read_table(path: Path) -> Iterator[list[str]]:
 
 
 def _csv(path: Path) -> Iterator[list[str]]:
+    limit = csv.field_size_limit(1 << 30)  # a stack may have more than 128 KiB
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
-            lines = csv.reader(stream)
+            lines = csv.reader(stream, strict=True)  # else a file that was cut off in a quoted cell looks whole
             header = next(lines, [])
             _check(header, path)
             yield header
@@ -70,7 +71,10 @@ def _csv(path: Path) -> Iterator[list[str]]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} is no CSV of a comparison: {error}") from None
+        cut = "; the file was cut off" if "unexpected end" in str(error) else ""
+        raise UsageError(f"{path} is no CSV of a comparison: {error}{cut}") from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _xlsx(path: Path) -> Iterator[list[str]]:

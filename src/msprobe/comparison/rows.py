@@ -6,7 +6,7 @@ counts when a dump holds 200,000 values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -27,6 +27,11 @@ _ROLES: dict[str, Role] = {
 }
 _NO_STATISTICS: Statistics = (None, None, None, None)
 _spelled = orjson.dumps
+_rows_of: Callable[..., tuple[Any, ...] | None] | None
+try:
+    from msprobe.comparison._rows import rows_of as _rows_of
+except ImportError:  # installed without a compiler
+    _rows_of = None
 # Keyword arguments that name a rank; a tensor operation never has them, a communication shows them as text.
 _PEERS = frozenset({"src", "dst", "group_src", "group_dst"})
 
@@ -96,6 +101,7 @@ class Builder:
         self._rows: list[Row] = []
         self._shapes: dict[bytes, tuple[str, int | None]] = {}
         self._texts: dict[str, str] = {}
+        self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
 
     def calls(self, data: Mapping[str, Any]) -> list[Call]:
         """The calls of these entries, in their order. Raises DumpFormatError as `calls_of` does."""
@@ -115,6 +121,10 @@ class Builder:
             elif parts.direction == "debug":
                 self._add(name, "", "output", "", entry)
             elif isinstance(entry, dict):
+                if _rows_of is not None:
+                    made = _rows_of(name, entry, self._twins, self._context)
+                    if made is not None:
+                        return Call(name, parts, made)
                 for part, value in entry.items():
                     role = _ROLES.get(part)
                     if role is not None and value is not None:
@@ -141,13 +151,9 @@ class Builder:
         if type(item) is dict and "dtype" in item and "shape" in item:
             self._rows.append(self._tensor(entry, key, role, item))
             return
-        name = f"{entry}.{key}" if key else entry
-        if item is None:
-            self._rows.append(Row(name, key, role, "null", "N/A", "N/A", "N/A", _NO_STATISTICS, None, None, None))
-        elif type(item) is dict:
-            self._rows.append(_value(name, key, role, item["type"], item, path))
-        elif not path.endswith("class_type"):  # a bare value, as inside a P2POp
-            self._rows.append(_scalar(name, key, role, type(item).__name__, item, None))
+        row = _other(f"{entry}.{key}" if key else entry, key, role, item, path)
+        if row is not None:
+            self._rows.append(row)
 
     def _tensor(self, entry: str, key: str, role: Role, item: dict[str, Any]) -> Row:
         get = item.get
@@ -237,6 +243,22 @@ def _number(value: Any) -> Any:
         except ValueError:
             return value
     return value
+
+
+def _no_tensor(entry: str, key: str, role: Role, item: Any) -> Row | None:
+    """`_other` of a value whose key begins with its role."""
+    return _other(f"{entry}.{key}", key, role, item, key[len(role) + 1 :])
+
+
+def _other(name: str, key: str, role: Role, item: Any, path: str) -> Row | None:
+    """The row of what is no tensor; None for what has none."""
+    if item is None:
+        return Row(name, key, role, "null", "N/A", "N/A", "N/A", _NO_STATISTICS, None, None, None)
+    if type(item) is dict:
+        return _value(name, key, role, item["type"], item, path)
+    if path.endswith("class_type"):
+        return None
+    return _scalar(name, key, role, type(item).__name__, item, None)  # a bare value, as inside a P2POp
 
 
 def _value(name: str, key: str, role: Role, kind: str, item: dict[str, Any], path: str) -> Row:

@@ -81,7 +81,7 @@ def _text(difference: FirstDifference) -> str:
         return f"saved value {what} differs"
     if kind == "own code":
         inner = place(difference.call.parts)
-        return f"inputs equal, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
+        return f"inputs equal{_as_far(difference)}, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
     if kind == "parameter":
         return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
     if kind == "gradient":
@@ -116,9 +116,15 @@ def _inputs(difference: FirstDifference) -> str:
     what = "incoming gradients" if backward else "inputs"
     inputs = difference.call.inputs
     words = [f"no {what} recorded" if inputs is Agreement.UNKNOWN else f"{what} {_EQUAL[inputs]}"]
+    if inputs is not Agreement.UNKNOWN:
+        words[0] += _as_far(difference)
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"weights {_EQUAL[difference.parameters]}")
     return ", ".join(words)
+
+
+def _as_far(difference: FirstDifference) -> str:
+    return " as far as recorded" if difference.inputs_partly_unknown else ""
 
 
 def _keys(difference: FirstDifference) -> str:

@@ -21,8 +21,8 @@ EVENTS = "events.jsonl"
 """Beside the orders: how far each process came."""
 
 CODE = "code.json"
-"""In the directory of a rank: name of a module -> {"forward": `file:line` of its forward, "buffers": names of its buffers,
-"random": whether it draws random numbers}."""
+"""In the directory of a rank: name of a module -> {"forward": `file:line` of its forward, "last": the last line of that,
+"buffers": names of its buffers, "random": whether it draws random numbers}; the model itself has the name ""."""
 
 
 @dataclass(frozen=True)

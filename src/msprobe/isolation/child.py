@@ -18,6 +18,7 @@ from msprobe.errors import UsageError
 
 _LONGEST = 240
 _OF_A_RANK = re.compile(rb"^\[rank\d+\]: ?")
+_OUR_LOG = re.compile(rb"\(\d+\) (\[rank \d+\] )?\[(DEBUG|INFO|WARNING|ERROR)\] ")
 _OF_TORCHRUN = b"ChildFailedError"
 _PATIENCE = 10.0
 """Seconds that a script has to end after a signal, and that somebody else may hold its output open after it has ended."""
@@ -25,10 +26,17 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `code` is negative for the signal that killed it; `last_words`: the last line of its standard error."""
+    """How a command ended.
+
+    Attributes:
+        code: negative for the signal that killed it.
+        last_words: what it raised, or the last line of its standard error.
+        unwritten: what our log in it said of files that could not be written; such a run says nothing.
+    """
 
     code: int
     last_words: str
+    unwritten: str = ""
 
     @property
     def how(self) -> str:
@@ -72,7 +80,7 @@ def run(command: Sequence[str], variables: dict[str, str], log: Path) -> Ended:
             code = _wait(process)
         for copier in copiers:
             copier.join(_PATIENCE)  # a process that it left behind may hold the pipes open
-    return Ended(code, last.text(code))
+    return Ended(code, last.text(code), last.unwritten)
 
 
 def _python_for(command: Sequence[str]) -> str:
@@ -97,6 +105,7 @@ class LastWords:
     """
 
     def __init__(self) -> None:
+        self.unwritten = ""
         self._line = b""
         self._raised: dict[bytes, bytes] = {}
         """Prefix of the rank, or nothing -> what it raised."""
@@ -104,7 +113,11 @@ class LastWords:
 
     def add(self, line: bytes) -> None:
         """One line, in the order in which they come."""
-        if not line.strip() or _of_our_log(line):
+        if _of_our_log(line):
+            if b" cannot be written" in line and not self.unwritten:
+                self.unwritten = line.rpartition(b"] ")[2].decode("utf-8", "replace").partition("; the run goes on")[0].strip()
+            return
+        if not line.strip():
             return
         found = _OF_A_RANK.match(line)
         rank = found.group() if found else b""
@@ -179,7 +192,7 @@ def _keep(lines: bytes, file: IO[bytes], last: LastWords | None) -> None:
 
 
 def _of_our_log(line: bytes) -> bool:
-    return any(mark in line for mark in (b" [INFO] ", b" [WARNING] ", b" [DEBUG] "))
+    return _OUR_LOG.search(line) is not None
 
 
 def _show(chunk: bytes, terminal: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,39 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msprobe import numerics
 from msprobe.comparison import report_csv
 from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.inputs import DumpPair
-from msprobe.comparison.measure import Agreement, Measure, slight_of
-from msprobe.comparison.measure_tensors import from_metrics
+from msprobe.comparison.measure import Agreement
 from msprobe.comparison.one_pair import examine
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import Frame, frames_of, locate
 from msprobe.errors import DumpFormatError
 from msprobe.format import isolation, layout, names
+from msprobe.isolation.differences import Difference, beyond_slight, difference_of, none_or_tensor, of_line
 from msprobe.isolation.golden import GoldenRank, is_forward
 from msprobe.isolation.gradients import code_or_call, first_wrong
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A value that differs from golden by more than rounding.
-
-    Attributes:
-        key: where it lies in its call: `input.0`, `output`, `parameters.weight`.
-        how: by how much, in words.
-        slight: no more than narrower arithmetic may give (thresholds.SLIGHT).
-        missing: the golden run alone has a value there.
-        may_not_matter: one run passes None and the other a tensor, which may well come to the same (a mask that says nothing).
-    """
-
-    key: str
-    how: str
-    slight: bool = False
-    missing: bool = False
-    may_not_matter: bool = False
+from msprobe.isolation.other_containers import realigned
 
 
 @dataclass(frozen=True)
@@ -85,10 +65,13 @@ class Evidence:
         calls: those that both runs made, in the order in which they began.
         missing, extra: calls that the golden run alone, and that this run alone has made. A call that the golden run made and did not
             record is neither.
-        code: name of a module -> `file:line` of its forward, where that is not torch's own.
+        code: name of a module -> `file:line` of its forward, where that is not torch's own; of the model itself for "".
+        ends: the same -> its last line.
         buffers: name of a module -> names of its buffers, which no dump holds.
-        random: modules that draw random numbers in a forward of this run: dropout while training.
+        random: modules that draw random numbers while training: dropout.
         backward: what is wrong with the gradients, in words (gradients.py); "" where nothing is.
+        has_backward: both runs recorded a backward pass.
+        not_replaced: calls none of whose inputs was replaced although both runs have tensors there; () where nothing was replaced at all.
         csv: the comparison's file, None where none was written.
     """
 
@@ -97,9 +80,12 @@ class Evidence:
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     random: frozenset[str] = frozenset()
     backward: str = ""
+    has_backward: bool = True
+    not_replaced: tuple[str, ...] = ()
     csv: Path | None = None
 
 
@@ -124,7 +110,8 @@ def gather(directory: Path, golden: GoldenRank, output: Path | None = None) -> E
     if output is not None:
         lines = report_csv.rows_of(compared)
         csv = report_csv.write(output, f"isolate_{golden.label}", report_csv.timestamp(), report_csv.header(compared), lines)
-    arrived, mutated = _arrived(directory)
+    compared = realigned(compared)
+    arrived, mutated, replaced = _arrived(directory)
     matched = {call.name: call for call in compared.calls if call.matched and is_forward(call.name)}
     begun = [name for name in compared.parents if name in matched]
     begun += [name for name in matched if name not in compared.parents]
@@ -151,9 +138,12 @@ def gather(directory: Path, golden: GoldenRank, output: Path | None = None) -> E
         tuple(call.name for call in forwards if call.pair.target is None),
         tuple(call.name for call in forwards if call.pair.golden is None and call.name not in golden.parents),
         {name: known.forward for name, known in modules.items() if known.forward},
+        {name: known.last for name, known in modules.items() if known.forward},
         {name: known.buffers for name, known in modules.items() if known.buffers},
         frozenset(name for name, known in modules.items() if known.random),
         _backward(compared, modules, facts),
+        any(call.matched and call.parts.direction == names.BACKWARD for call in compared.calls),
+        tuple(name for name in begun if replaced and name not in replaced and _takes_tensors(matched[name])),
         csv,
     )
 
@@ -171,7 +161,7 @@ def _facts(call: MeasuredCall, arrived: set[str]) -> CallFacts:
             continue
         if row.measure is not None and row.measure.agreement is Agreement.UNKNOWN and row.measure.lost:
             unknown.append(f"{known.key}: {row.measure.reason}")
-        difference = (_none_or_tensor(row) if known.role == "input" else None) or _difference(row)
+        difference = (none_or_tensor(row) if known.role == "input" else None) or difference_of(row)
         if difference is None:
             continue
         if known.role == "input":
@@ -189,56 +179,16 @@ def _facts(call: MeasuredCall, arrived: set[str]) -> CallFacts:
     )
 
 
-def _difference(row: Measured) -> Difference | None:
-    """None where the two agree up to rounding, and where nothing could be measured."""
-    (ours, theirs), measure = row
-    if ours is None and theirs is not None:
-        return None if theirs.kind == "null" else Difference(theirs.key, "the golden run has it, this one does not", missing=True)
-    if theirs is None and ours is not None:
-        return None if ours.kind == "null" else Difference(ours.key, "this run has it, the golden one does not")
-    if ours is None or theirs is None or measure is None or measure.agreement is not Agreement.DIFFERENT:
-        return None
-    if ours.kind != "tensor" or theirs.kind != "tensor":
-        return Difference(ours.key, f"{_value(ours)}, golden {_value(theirs)}", missing=ours.kind == "null")
-    if ours.shape != theirs.shape:
-        return Difference(ours.key, f"shape {ours.shape}, golden {theirs.shape}")
-    return _of_tensors(ours.key, measure, ours.dtype, theirs.dtype)
+def _takes_tensors(call: MeasuredCall) -> bool:
+    pairs = (row.pair for row in call.rows)
+    return any(
+        ours and theirs and ours.role == "input" and ours.kind == theirs.kind == "tensor" and ours.value != 0 for ours, theirs in pairs
+    )
 
 
-def _none_or_tensor(row: Measured) -> Difference | None:
-    """An input that is None on one side and a tensor on the other; `msprobe compare` measures nothing there."""
-    ours, theirs = row.pair
-    if {ours.kind if ours else "null", theirs.kind if theirs else "null"} != {"null", "tensor"}:
-        return None
-    known = ours or theirs
-    assert known is not None
-    return Difference(known.key, f"{_value(ours)}, golden {_value(theirs)}", missing=_is_null(ours), may_not_matter=True)
-
-
-def _is_null(row: Row | None) -> bool:
-    return row is None or row.kind == "null"
-
-
-def _of_tensors(key: str, measure: Measure, dtype: str, golden_dtype: str) -> Difference:
-    how = f"max abs diff {measure.max_abs:.3g}, relative {measure.size:.3g}"
-    if math.isinf(measure.size):
-        how = "NaN or infinities at other places"
-    if dtype.removeprefix("torch.") != golden_dtype.removeprefix("torch."):
-        how += f"; {dtype.removeprefix('torch.')}, golden {golden_dtype.removeprefix('torch.')}"
-    return Difference(key, how, measure.size <= slight_of(dtype, golden_dtype))
-
-
-def _value(row: Row | None) -> str:
-    if row is None:
-        return "None"
-    if row.kind == "tensor":
-        return f"a tensor {row.shape}"
-    text = repr(row.value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _arrived(directory: Path) -> tuple[dict[str, list[Difference]], dict[str, list[str]]]:
-    """By call: what differed when it arrived, and what the call changed in place."""
+def _arrived(directory: Path) -> tuple[dict[str, list[Difference]], dict[str, list[str]], set[str]]:
+    """By call: what differed when it arrived, and what the call changed in place; and the calls that had an input replaced."""
+    replaced: set[str] = set()
     arrived: defaultdict[str, list[Difference]] = defaultdict(list)
     mutated: defaultdict[str, list[str]] = defaultdict(list)
     for line in isolation.read_lines(directory / isolation.ARRIVED):
@@ -247,23 +197,11 @@ def _arrived(directory: Path) -> tuple[dict[str, list[Difference]], dict[str, li
             continue
         if line.get("changed_in_place"):
             mutated[call].append(key)
-        elif (difference := _of_line(key, line)) is not None:
+            continue
+        replaced.add(call)
+        if (difference := of_line(key, line)) is not None:
             arrived[call].append(difference)
-    return arrived, mutated
-
-
-def _of_line(key: str, line: Mapping[str, Any]) -> Difference | None:
-    shape, golden_shape, dtype, golden_dtype = (line.get(name) for name in ("shape", "golden_shape", "dtype", "golden_dtype"))
-    if shape != golden_shape:
-        return Difference(key, f"shape {shape}, golden {golden_shape}")
-    metrics = line.get("metrics")
-    if not isinstance(metrics, dict):
-        return None
-    try:
-        measure = from_metrics(numerics.PairMetrics(**metrics), str(dtype), str(golden_dtype))
-    except TypeError:
-        return None
-    return _of_tensors(key, measure, str(dtype), str(golden_dtype)) if measure.agreement is Agreement.DIFFERENT else None
+    return arrived, mutated, replaced
 
 
 class _Sources:
@@ -288,8 +226,12 @@ class _Sources:
                     theirs = measured.pair.golden
                     if theirs is not None and theirs.role == "output" and (found := self._mark(theirs)) is not None:
                         self._outputs[found].append(name)
-        position = self._order.get(call.name, 0)
-        return tuple(name for name in self._outputs.get(mark, ()) if self._order.get(name, position) < position)
+        position = self._position(call, 0)
+        return tuple(name for name in self._outputs.get(mark, ()) if self._position(self._calls[name], position) < position)
+
+    def _position(self, call: MeasuredCall, unknown: int) -> int:
+        golden = call.pair.golden
+        return self._order.get(golden.name, unknown) if golden is not None else unknown
 
     def _mark(self, row: Row | None) -> tuple[int, int] | None:
         if row is None or not row.data_name or "/" in row.data_name:
@@ -317,9 +259,10 @@ def _frame(name: str, compared: Compared) -> Frame | None:
 
 
 class _Module(NamedTuple):
-    """What no dump holds of a module: where its forward stands, its buffers, whether it draws random numbers."""
+    """What no dump holds of a module: first and last line of its forward, its buffers, whether it draws random numbers."""
 
     forward: str
+    last: int
     buffers: tuple[str, ...]
     random: bool
 
@@ -328,7 +271,9 @@ def _modules(directory: Path) -> dict[str, _Module]:
     try:
         content = json.loads((directory / isolation.CODE).read_text(encoding="utf-8"))
         return {
-            str(name): _Module(str(known["forward"]), tuple(map(str, known["buffers"])), bool(known.get("random")))
+            str(name): _Module(
+                str(known["forward"]), int(known.get("last", 0)), tuple(map(str, known["buffers"])), bool(known.get("random"))
+            )
             for name, known in content.items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -337,7 +282,7 @@ def _modules(directory: Path) -> dict[str, _Module]:
 
 def _backward(compared: Compared, modules: Mapping[str, _Module], facts: Sequence[CallFacts]) -> str:
     def shown(row: Measured) -> str:
-        difference = _difference(row)
+        difference = difference_of(row)
         return f"{difference.key} ({difference.how})" if difference is not None and not difference.slight else ""
 
     code = {name: known.forward for name, known in modules.items()}
@@ -346,7 +291,7 @@ def _backward(compared: Compared, modules: Mapping[str, _Module], facts: Sequenc
         parts = names.parse(call.name)
         if parts is not None and call.frame is not None:
             called.setdefault(parts.operation, f"called at {call.frame.path}:{call.frame.line}")
-    return first_wrong(compared.calls, shown, code_or_call(code, called))
+    return first_wrong(compared.calls, shown, code_or_call(code, called), code.get("", ""))
 
 
 def output_of(directory: Path, golden: GoldenRank, name: str) -> tuple[Difference, ...] | None:
@@ -357,8 +302,3 @@ def output_of(directory: Path, golden: GoldenRank, name: str) -> tuple[Differenc
         return None
     found = next((facts for facts in evidence.calls if facts.name == name), None)
     return None if found is None else beyond_slight(found.outputs)
-
-
-def beyond_slight(differences: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Without those that rounding adds up to on its way through a model."""
-    return tuple(difference for difference in differences if not difference.slight)

@@ -12,7 +12,7 @@ Shown = Callable[[Measured], str]
 """A value in words if it differs by more than narrower arithmetic may give, "" if it does not."""
 
 
-def first_wrong(calls: Sequence[MeasuredCall], shown: Shown, place: Callable[[str], str]) -> str:
+def first_wrong(calls: Sequence[MeasuredCall], shown: Shown, place: Callable[[str], str], model: str = "") -> str:
     """The first fault of a backward pass, in words that go on from "gradients are not: "; "" where all gradients agree.
 
     The backward record of a call holds the gradients that came to it (`input`) and those that it gave on (`output`). Records stand in the
@@ -24,6 +24,7 @@ def first_wrong(calls: Sequence[MeasuredCall], shown: Shown, place: Callable[[st
         calls: of the comparison, in the order of the dumps.
         shown: see Shown.
         place: of a record's name, where the module's code is or is called: " (file:line)", or "".
+        model: `file:line` of the model's own forward, where a loss may be computed; "" where that is not known.
     """
     backward = [call for call in calls if call.parts.direction == names.BACKWARD]
     sums = [call for call in calls if call.parts.direction == names.PARAMETERS_GRAD]
@@ -39,7 +40,9 @@ def first_wrong(calls: Sequence[MeasuredCall], shown: Shown, place: Callable[[st
         named = _named(call.name, place)
         arrived = _differing(call, "input", shown)
         if arrived and not before:
-            return f"what comes to {named}, the first in the backward pass, is wrong, by the loss or code around it: {arrived}"
+            own = f", or of the model's own forward ({model})" if model else ""
+            after = f"the code after {named} is wrong, that of the loss{own}"
+            return f"{after}: the gradient that comes from it, the first in the backward pass, differs: {arrived}"
         if arrived:
             used = f"by the code between it and {_named(before, place)}"
             return f"what comes to {named} is wrong and all before that is right, {used}: {arrived}"

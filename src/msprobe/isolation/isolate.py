@@ -13,13 +13,15 @@ from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import isolation
 from msprobe.isolation import child, words
 from msprobe.isolation.child import Ended
+from msprobe.isolation.differences import beyond_slight
 from msprobe.isolation.events import Progress, progress
-from msprobe.isolation.evidence import Evidence, beyond_slight, gather, output_of
+from msprobe.isolation.evidence import Evidence, gather, output_of
 from msprobe.isolation.golden import Golden, open_golden
 from msprobe.isolation.halving import at_most, smallest
 from msprobe.isolation.plain_run import settle
 from msprobe.isolation.record import Kind, Outcome, Record, Run, subject
-from msprobe.isolation.verdict import Suspect, Verdict, judge, over_ranks, unfinished
+from msprobe.isolation.suspects import Suspect, Verdict, over_ranks, place_of, short
+from msprobe.isolation.verdict import judge, unfinished
 
 _PLAN = "orders.json"
 _LOG = "output.log"
@@ -88,6 +90,7 @@ def isolate(options: Options, say: Callable[[Line], None]) -> Result:
             "suspects": [_as_json(suspect) for suspect in result.verdict.suspects],
             "undecided": [asdict(item) for item in result.verdict.undecided],
             "not compared": list(result.verdict.unknown),
+            "remarks": list(result.verdict.remarks),
             "notes": list(result.notes),
         }
     )
@@ -159,6 +162,8 @@ class _Search:
         orders.write(place / _PLAN)
         self.say(Line(f"run {number}/{self.limit}: {_given(given, self.count)}", "dim"))
         ended = child.run(self.options.command, {isolation.VARIABLE: str(place / _PLAN)}, place / _LOG)
+        if ended.unwritten:
+            raise UsageError(f"the run left no complete record: {ended.unwritten}; make room, or give another directory with -o")
         done = progress(place / isolation.EVENTS, self.golden, ended)
         outcome: Outcome = "crashed"
         text = f"the script fails ({_how_ended(ended)})"
@@ -191,8 +196,7 @@ class _Search:
     def _judge_everything(self, done: Progress) -> tuple[Outcome, str]:
         verdict = over_ranks([(item.label, judge(item)) for item in self._evidence(done, len(self.record.runs) + 1)])
         if verdict.suspects:
-            things = f"{len(verdict.suspects)} thing{'s' if len(verdict.suspects) > 1 else ''} wrong"
-            return "recorded", f"{things}, the smallest: {words.sentence(verdict.suspects[0])}"
+            return "recorded", f"{len(verdict.suspects)} thing{'s' if len(verdict.suspects) > 1 else ''} wrong"
         if verdict.undecided:
             count = len(verdict.undecided)
             return "recorded", f"{count} difference{'s' if count > 1 else ''} that this run alone cannot judge"
@@ -201,8 +205,8 @@ class _Search:
     def _judge_plain(self, done: Progress) -> tuple[Outcome, str]:
         ends = _wrong_ends(self._evidence(done, len(self.record.runs) + 1))
         if not ends:
-            return "right", "what comes out at the end is right"
-        return "wrong", f"what comes out at the end is wrong ({next(iter(ends.values()))})"
+            return "right", "what the last module gives out is right"
+        return "wrong", f"what the last module gives out is wrong ({next(iter(ends.values()))})"
 
     # --- conclusions ----------------------------------------------------------------------------------------------------------------
     def _end_is_right(self, verdict: Verdict, evidence: Sequence[Evidence], plain: Sequence[Evidence]) -> Result:
@@ -222,15 +226,19 @@ class _Search:
             count = len(verdict.unknown)
             values = "1 value" if count == 1 else f"{count} values"
             return self._finish(f"nothing is wrong in what could be compared; {values} could not be", verdict, True)
+        if not all(item.has_backward for item in evidence):
+            self.notes.append("there is no backward pass to compare: code behind the last module, such as a loss, is not judged")
         drifted = any(facts.outputs for item in plain for facts in item.calls)
         if drifted:
             self.notes.append("in a run with nothing given, values drift apart by no more than rounding adds up to")
-        return self._finish("nothing is wrong: every module is right on golden inputs, and so is the end of a plain run", verdict, False)
+        return self._finish(
+            "nothing is wrong: every module is right on golden inputs, and so is the last one of a plain run", verdict, False
+        )
 
     def _halve(self, verdict: Verdict, ends: dict[str, str], all_given: Progress) -> Result:
         still = self._wrong_now(all_given, ends)
         if still:
-            behind = f"with all inputs given {words.short(still)} is still wrong: the fault lies behind the last module call"
+            behind = f"with all inputs given {short(still)} is still wrong: the fault lies behind the last module call"
             sentence = words.in_one_sentence(verdict) or behind
             self.notes.append("there is nothing to halve: even with all inputs given the end is wrong")
             return self._finish(sentence, verdict, True)
@@ -239,17 +247,17 @@ class _Search:
         def right(count: int) -> bool:
             def judged(done: Progress) -> tuple[Outcome, str]:
                 if self._wrong_now(done, ends):
-                    return "wrong", f"wrong after it -> the fault lies behind {words.short(calls[count - 1])}"
-                return "right", f"right after it -> the fault lies before the input of {words.short(calls[count - 1])}"
+                    return "wrong", f"wrong after it -> the fault lies behind {short(calls[count - 1])}"
+                return "right", f"right after it -> the fault lies before the input of {short(calls[count - 1])}"
 
             return self._run("first", count, judged, tuple(sorted(ends)))[0].outcome == "right"
 
         first_right = smallest(self.count, right)
-        here = words.short(calls[first_right - 1])
+        here = short(calls[first_right - 1])
         if first_right == 1:
             where = f"before {here}, the first call, or {here} changes its input in place"
         else:
-            before = words.short(calls[first_right - 2])
+            before = short(calls[first_right - 2])
             where = f"behind the input of {before}: in it, in the code from there to {here}, or {here} changes its input in place"
         changed = self._changed_in_place(all_given, calls[first_right - 1])
         if changed:
@@ -262,8 +270,11 @@ class _Search:
         return self._finish(words.in_one_sentence(verdict) or halved, verdict, True)
 
     def _after_crash(self, run: Run, done: Progress) -> Result:
-        plain, _ = self._run("plain", 0, self._judge_plain)
         verdict, inside = self._judged_so_far(done, self.count)
+        if other := _other_model(verdict):
+            self.files.append(self.options.output / f"run{run.number}" / _LOG)
+            return self._finish(other, verdict, True, f"the script fails with its inputs ({_how(run)})")
+        plain, _ = self._run("plain", 0, self._judge_plain)
         where = f", inside {inside}" if inside else ""
         self.files.append(self.options.output / f"run{run.number}" / _LOG)
         if plain.outcome == "crashed":
@@ -286,7 +297,7 @@ class _Search:
         first_failing = smallest(self.count, fails)
         if not verdict.suspects and first_failing - 1 in kept:
             verdict, _ = self._judged_so_far(kept[first_failing - 1], first_failing - 1)
-        guilty = words.short(self._longest()[first_failing - 1])
+        guilty = short(self._longest()[first_failing - 1])
         sentence = (
             f"the script fails ({_how(run)}) when {guilty} gets its golden inputs; with those of the {first_failing - 1} calls before it "
             "given it does not"
@@ -305,16 +316,17 @@ class _Search:
             except (DumpFormatError, UsageError):
                 continue  # it failed before there was anything
             verdict = judge(evidence, whole=False)
-            inside = inside or next((words.short(name) for name in reversed(unfinished(evidence))), "")
-            had = set(self.golden.ranks[label].calls[:given])
-            verdicts.append((label, Verdict(tuple(suspect for suspect in verdict.suspects if suspect.call in had))))
+            inside = inside or next((short(name) for name in reversed(unfinished(evidence))), "")
+            had = set(map(place_of, self.golden.ranks[label].calls[:given]))
+            verdicts.append((label, Verdict(tuple(suspect for suspect in verdict.suspects if place_of(suspect.call) in had))))
         return over_ranks(verdicts), inside
 
     def _wrong_now(self, done: Progress, ends: dict[str, str]) -> str:
         """The first of the watched calls that is still wrong, or was not made; "" when all are right."""
         for label, directory in done.directories.items():
+            made = set(map(place_of, self.golden.ranks[label].calls))
             for name in ends:
-                if name in self.golden.ranks[label].calls and output_of(directory, self.golden.ranks[label], name) != ():
+                if place_of(name) in made and output_of(directory, self.golden.ranks[label], name) != ():
                     return name
         return ""
 
@@ -342,6 +354,16 @@ def _wrong_ends(evidence: Sequence[Evidence]) -> dict[str, str]:
     return found
 
 
+def _other_model(verdict: Verdict) -> str:
+    """What to say where parameters have other shapes than in the golden run, and so the script failed with its inputs."""
+    wrong = [suspect for suspect in verdict.suspects if suspect.kind == "parameter"]
+    for suspect in wrong:
+        for difference in suspect.differences:
+            if difference.how.startswith("shape "):
+                return f"the golden dump is of another model: {difference.key} of {short(suspect.call)} has {difference.how}"
+    return ""
+
+
 def _given(count: int, of: int) -> str:
     if count == 0:
         return "no inputs given (a plain run)"
@@ -362,4 +384,4 @@ def _as_json(suspect: Suspect) -> dict[str, Any]:
     for name in ("frame", "frame_before"):
         frame = getattr(suspect, name)
         content[name] = str(frame) if frame is not None else None
-    return {"sentence": words.sentence(suspect), **content}
+    return {"sentence": words.sentence(suspect), "place": words.place(suspect), **content}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msprobe.isolation.evidence import CallFacts, Evidence
-from msprobe.isolation.verdict import Suspect, Undecided, Verdict, over_ranks
+from msprobe.isolation.suspects import Suspect, Undecided, Verdict, over_ranks
 
 
 def settle(verdict: Verdict, plain: Sequence[Evidence]) -> tuple[Verdict, list[str]]:
@@ -38,7 +38,7 @@ def settle(verdict: Verdict, plain: Sequence[Evidence]) -> tuple[Verdict, list[s
     for suspect in settled.suspects:
         suspect.ranks.clear()
     suspects = sorted((*verdict.suspects, *settled.suspects), key=lambda suspect: suspect.rank_in_list)
-    return Verdict(tuple(suspects), tuple(left), verdict.unknown), notes
+    return Verdict(tuple(suspects), tuple(left), verdict.unknown, verdict.remarks), notes
 
 
 def _differs(facts: CallFacts, item: Undecided, keys: set[str]) -> bool:
@@ -54,18 +54,22 @@ def _confirm(evidence: Evidence, facts: CallFacts, item: Undecided, keys: set[st
     around = next((other for other in evidence.calls if other.name == facts.parent), None)
     inside = [other for other in evidence.calls if other.parent == facts.name]
     watched = before if item.arrived else inside
-    if any(other.given or other.outputs or other.parameters or other.arguments for other in watched):
+    if any(other.given or other.outputs or other.parameters for other in watched):
         return None
     if item.arrived:
-        if around is not None and (around.given or around.parameters or around.arguments):
+        if around is not None and (around.given or around.parameters):
             return None
         wrong = tuple(difference for difference in facts.given if difference.key in keys)
         suspect = Suspect("between", facts.name, wrong, len(before), order.index(facts.name), facts.parent, frame=facts.frame)
+        suspect.arguments = around.arguments if around is not None else ()
         if before:
             suspect.after, suspect.frame_before = before[-1].name, before[-1].frame
         return suspect
-    if facts.given or facts.parameters or facts.arguments:
+    if facts.given or facts.parameters:
         return None
-    return Suspect(
+    suspect = Suspect(
         "own code" if inside else "module", facts.name, facts.outputs, len(inside), order.index(facts.name), facts.name, frame=facts.frame
     )
+    if facts.arguments:
+        suspect.kind, suspect.arguments = "argument", facts.arguments
+    return suspect

@@ -2,76 +2,141 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from msprobe.comparison.block import Line
 from msprobe.comparison.headline import listed
+from msprobe.comparison.stacks import Frame
 from msprobe.format import names
-from msprobe.isolation.verdict import Suspect, Undecided, Verdict
+from msprobe.isolation.differences import Difference
+from msprobe.isolation.suspects import Suspect, Undecided, Verdict, short
 
 _SHOWN = 20
 _SHOWN_VALUES = 4
 _SHOWN_CALLS = 6
+_WIDTH = 120
+_PATH = re.compile(r"/\S+\.py:\d+")
 
 
-def short(call: str) -> str:
-    """`fc1 (Linear)` for `Module.fc1.Linear.forward.0`, with its number where it is not the module's first call."""
-    parts = names.parse(call)
-    if not isinstance(parts, names.ModuleName):
-        return call
-    number = f", call {parts.count}" if parts.count else ""
-    return f"{parts.path} ({parts.class_name}{number})" if parts.path else f"{parts.class_name}{number}"
+def headline(suspect: Suspect) -> str:
+    """What is wrong, without the reasons and without its place."""
+    again = len(suspect.again) if suspect.kind not in ("missing", "extra") else 0
+    slight = " (slight)" if suspect.slight else ""
+    return _what(suspect) + slight + (f"; the same at {again} more call{'s' if again > 1 else ''}" if again else "")
 
 
 def sentence(suspect: Suspect) -> str:
-    """What is wrong, in one sentence without its place."""
-    again = len(suspect.again) if suspect.kind not in ("missing", "extra") else 0
-    slight = "; the difference is slight, narrower arithmetic may give as much" if suspect.slight else ""
-    return _sentence(suspect) + (f"; the same at {again} more call{'s' if again > 1 else ''}" if again else "") + slight
+    """What is wrong and why we think so, in one sentence without its place."""
+    because = _because(suspect)
+    return headline(suspect) + (f": {because}" if because else "")
 
 
-def _sentence(suspect: Suspect) -> str:
+def _what(suspect: Suspect) -> str:
+    call = short(suspect.call)
+    if suspect.kind == "module":
+        return f"{call} is wrong"
+    if suspect.kind == "own code":
+        return f"the code of {call} itself is wrong"
+    if suspect.kind == "between":
+        whose = f" in {short(suspect.owner)}" if suspect.owner else ""
+        here = _inside(suspect.call, suspect.owner)
+        if suspect.after:
+            return f"the code between {_inside(suspect.after, suspect.owner)} and {here}{whose} is wrong"
+        return f"the code before {here}, the first call{whose}, is wrong"
+    if suspect.kind == "data":
+        return "what the model is given is wrong"
+    if suspect.kind == "parameter":
+        if suspect.updated:
+            return f"the parameters of {call} were right earlier in the step, an update has made them wrong"
+        return f"the parameters of {call} are wrong, its code need not be"
+    if suspect.kind == "argument":
+        return f"{call} is wrong, or called with wrong arguments"
+    who, other = ("golden run", "script") if suspect.kind == "missing" else ("script", "golden run")
+    count = 1 + len(suspect.again)
+    return f"the {who} makes {count} module call{'s' if count > 1 else ''} that the {other} does not, the first: {call}"
+
+
+def _because(suspect: Suspect) -> str:
     keys = listed([difference.key for difference in suspect.differences])
     one = len(suspect.differences) == 1
     differ, arrive = ("differs", "arrives") if one else ("differ", "arrive")
     call = short(suspect.call)
-    owner = short(suspect.owner) if suspect.owner else ""
+    slight = "; narrower arithmetic may give as much" if suspect.slight else ""
     if suspect.kind == "module":
-        return f"{call} is wrong: its inputs and parameters are right, {keys} {differ}"
+        return f"its inputs and parameters are right, {keys} {differ}{slight}"
     if suspect.kind == "own code":
-        return f"the code of {call} itself is wrong: its inputs, parameters and all recorded calls inside it are right, {keys} {differ}"
+        return f"its inputs, its parameters and all recorded calls inside it are right, {keys} {differ}{slight}"
+    if suspect.kind == "argument":
+        return f"the tensors that it is given, its parameters and all inside it are right, {keys} {differ}{slight}"
     if suspect.kind == "between":
-        where = f"between {short(suspect.after)} and {call}" if suspect.after else f"before its first call, {call},"
-        whose = f"in the forward of {owner}" if owner else "in the model's own forward or outside of it"
-        return f"the code {where} {whose} is wrong: {keys} of {call} {arrive} wrong, and all that ran before is right"
+        whose = "" if suspect.owner else " (in the model's own forward or outside of it)"
+        right = "all that ran before is right, and " if suspect.after else ""
+        return f"{right}{keys} of {_inside(suspect.call, suspect.owner)} {arrive} wrong{whose}{slight}"
     if suspect.kind == "data":
-        return f"what the model is given is wrong: {keys} of its first call, {call}, {arrive} wrong (the data, or code before that call)"
+        return f"{keys} of its first call, {call}, {arrive} wrong (the data, or code before that call){slight}"
     if suspect.kind == "parameter":
         keys = listed([f"its {difference.key.removeprefix('parameters.')}" for difference in suspect.differences])
-        if suspect.updated:
-            return f"the parameters of {call} were right earlier in the step, an update has made them wrong: {keys} {differ} from golden"
-        return f"the parameters of {call} are wrong, its code need not be: {keys} {differ} from golden"
-    if suspect.kind == "argument":
-        return f"{call} is called with other arguments{f', in the forward of {owner}' if owner else ''}: {keys} {differ}"
-    who = "golden run makes" if suspect.kind == "missing" else "script makes"
-    count = 1 + len(suspect.again)
-    return f"the {who} {count} module call{'s' if count > 1 else ''} that the other run does not, the first: {call}"
+        return f"{keys} {differ} from golden{slight}"
+    return ""
+
+
+def _inside(call: str, owner: str | None) -> str:
+    """`v_proj (Linear)` for a call in the module `model.layers.0.self_attn`."""
+    name, around = short(call), names.parse(owner) if owner else None
+    return name.removeprefix(f"{around.path}.") if isinstance(around, names.ModuleName) and around.path else name
+
+
+def _told(differences: Sequence[Difference]) -> str:
+    shown = ", ".join(f"{difference.key.removeprefix('input.')} ({difference.how})" for difference in differences[:_SHOWN_VALUES])
+    return shown + (f" and {len(differences) - _SHOWN_VALUES} more" if len(differences) > _SHOWN_VALUES else "")
 
 
 def place(suspect: Suspect) -> str:
     """Where that is: lines of code, "" where nothing is known."""
-    if suspect.kind == "between" and suspect.frame is not None:
-        before = suspect.frame_before
-        if before is None or (before.path, before.line) == (suspect.frame.path, suspect.frame.line):
-            return f"before {suspect.frame}"
-        if (before.path, before.function) == (suspect.frame.path, suspect.frame.function) and before.line < suspect.frame.line:
-            return f"{before.path}:{before.line} to {suspect.frame.line} in {suspect.frame.function}"
-        return f"after {before.path}:{before.line} in {before.function}, before {suspect.frame}"
-    if suspect.kind == "own code" and suspect.frame_before is not None:
-        return f"behind {suspect.frame_before}"
-    if suspect.kind == "module" and suspect.code:
-        return suspect.code
-    return f"called at {suspect.frame}" if suspect.frame is not None else ""
+    frame, before = suspect.frame, suspect.frame_before
+    if suspect.kind == "between" and frame is not None:
+        if before is None or (before.path, before.line) == (frame.path, frame.line):
+            return f"before {frame}"
+        if (before.path, before.function) == (frame.path, frame.function) and before.line < frame.line:
+            return f"{before.path}:{before.line} to {frame.line} in {frame.function}"
+        return f"after {before.path}:{before.line} in {before.function}, before {frame}"
+    if suspect.kind in ("own code", "argument", "module") and suspect.code:
+        return _lines(suspect) + _first_shown(suspect)
+    if suspect.kind == "own code" and before is not None:
+        return f"{before.path} in {before.function}; no wrong value shows before line {before.line}"
+    return f"called at {frame}" if frame is not None else ""
+
+
+def _lines(suspect: Suspect) -> str:
+    """The forward of a module: `net.py:60 to 73 in its forward`."""
+    first = suspect.code.rpartition(":")[2]
+    several = f" to {suspect.code_end}" if first.isdecimal() and suspect.code_end > int(first) else ""
+    return f"{suspect.code}{several} in its forward"
+
+
+def _first_shown(suspect: Suspect) -> str:
+    before = suspect.frame_before
+    if before is None or suspect.size == 0:
+        return ""
+    file = "" if before.path == suspect.code.rpartition(":")[0] else f"{before.path}:"
+    return f"; no wrong value shows before {file or 'line '}{before.line}"
+
+
+def _short_place(suspect: Suspect) -> str:
+    """`net.py:60`, the file without its directories."""
+    frame: Frame | None = suspect.frame
+    if suspect.kind in ("own code", "argument", "module") and suspect.code:
+        path, _, line = suspect.code.rpartition(":")
+        return f"{Path(path).name}:{line}" + (f" to {suspect.code_end}" if suspect.code_end > int(line) else "")
+    if frame is None or suspect.kind in ("missing", "extra"):
+        return ""
+    before = suspect.frame_before
+    if suspect.kind == "between" and before is not None and before.path == frame.path and before.line < frame.line:
+        return f"{Path(frame.path).name}:{before.line} to {frame.line}"
+    return f"{Path(frame.path).name}:{frame.line}"
 
 
 def in_one_sentence(verdict: Verdict) -> str:
@@ -79,14 +144,29 @@ def in_one_sentence(verdict: Verdict) -> str:
     if not verdict.suspects:
         return ""
     first = verdict.suspects[0]
-    where = place(first)
+    where = _short_place(first)
     more = len(verdict.suspects) - 1
     others = f"; and {more} more thing{'s' if more > 1 else ''}, listed below" if more else ""
-    return sentence(first) + (f" ({where})" if where else "") + others
+    return headline(first) + (f" ({where})" if where else "") + others
 
 
 def details(verdict: Verdict) -> Iterator[Line]:
-    """The list, smallest first, and what could not be decided."""
+    """The list, smallest first, what could not be decided, and remarks; in lines that are not long, where names allow."""
+    for line in _details(verdict):
+        if _PATH.search(line.text):
+            yield line  # where a path ends is no place to break a line
+        else:
+            yield from wrapped(line)
+
+
+def wrapped(line: Line) -> Iterator[Line]:
+    """A line as several that are not long, where names allow."""
+    deep = "     " if line.text.startswith(" ") else "  "
+    for part in textwrap.wrap(line.text, _WIDTH, subsequent_indent=deep, break_long_words=False, break_on_hyphens=False) or [""]:
+        yield Line(part, line.style)
+
+
+def _details(verdict: Verdict) -> Iterator[Line]:
     for number, suspect in enumerate(verdict.suspects[:_SHOWN], 1):
         yield from _suspect(number, suspect, len(verdict.suspects))
     if len(verdict.suspects) > _SHOWN:
@@ -97,6 +177,8 @@ def details(verdict: Verdict) -> Iterator[Line]:
         yield Line(f"not compared: {text}", "bad")
     if len(verdict.unknown) > _SHOWN_CALLS:
         yield Line(f"... and {len(verdict.unknown) - _SHOWN_CALLS} more values not compared", "bad")
+    for remark in verdict.remarks:
+        yield Line(f"remark: {remark}", "dim")
 
 
 def undecided(item: Undecided) -> str:
@@ -114,7 +196,10 @@ def undecided(item: Undecided) -> str:
 def hint(suspect: Suspect) -> str:
     """What is worth a look before the code is."""
     parts = names.parse(suspect.call)
-    if not isinstance(parts, names.ModuleName) or suspect.kind not in ("module", "own code", "between"):
+    if suspect.times > 1:
+        who = "script" if suspect.kind == "extra" else "golden run"
+        return f"the {who} makes every call {suspect.times} times as often: is a step() missing there, or are there more micro-batches?"
+    if not isinstance(parts, names.ModuleName) or suspect.kind not in ("module", "own code", "between", "argument"):
         return ""
     own = suspect.kind != "between"
     whose = "its" if own or suspect.owner is None else f"{short(suspect.owner)}'s"
@@ -131,16 +216,19 @@ def hint(suspect: Suspect) -> str:
 
 def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
     if count > 1:
-        yield Line(f"{number}. {sentence(suspect)}", "head")
-        if where := place(suspect):
-            yield Line(f"   {where}" if where.startswith(("called", "before", "behind", "after")) else f"   at {where}")
-    yield Line(f"   {suspect.call}")
-    if suspect.kind in ("module", "own code") and suspect.code and suspect.frame is not None:
+        yield Line(f"{number}. {headline(suspect)}", "head")
+    if where := place(suspect):
+        yield Line(f"   {where}" if where.startswith(("called", "before", "after")) else f"   at {where}")
+    if because := _because(suspect):
+        yield Line(f"   {because}")
+    if suspect.kind in ("module", "own code", "argument") and suspect.code and suspect.frame is not None:
         yield Line(f"   called at {suspect.frame}")
+    yield Line(f"   {suspect.call}")
     for difference in suspect.differences[:_SHOWN_VALUES]:
-        yield Line(f"   {difference.key}: {difference.how}{' (slight: narrower arithmetic may give as much)' if difference.slight else ''}")
+        yield Line(f"   {difference.key}: {difference.how}{' (slight)' if difference.slight else ''}")
     if len(suspect.differences) > _SHOWN_VALUES:
         yield Line(f"   ... and {len(suspect.differences) - _SHOWN_VALUES} more values")
+    yield from _arguments(suspect)
     if suspect.ranks and not (len(suspect.ranks) == 1 and suspect.ranks[0].startswith("proc")):
         yield Line(f"   on {listed(suspect.ranks)}")
     if suspect.again and suspect.kind not in ("missing", "extra"):
@@ -152,6 +240,15 @@ def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
     tip = hint(suspect)
     if tip:
         yield Line(f"   {tip}", "dim")
+
+
+def _arguments(suspect: Suspect) -> Iterator[Line]:
+    """Arguments that may be the reason as well as the code."""
+    if not suspect.arguments:
+        return
+    down = f", handed down from {short(suspect.handed_down)}" if suspect.handed_down else ""
+    called = short(suspect.owner) if suspect.owner else "it"
+    yield Line(f"   {called} is called with other arguments, which may be why: {_told(suspect.arguments)}{down}", "dim")
 
 
 def _calls(found: Sequence[str]) -> str:

@@ -131,6 +131,15 @@ class Session:
         return self.step is not None or self.saving.step is not None or (self.override is not None and self.override.in_step)
 
     def start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
+        try:
+            self._start(model, token_range, rank_id)
+        except MsprobeException as error:
+            self.why_nothing = str(error)
+            if self.override is not None:
+                self.override.refused = str(error)
+            raise
+
+    def _start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
         if self.config is self._first:
             _check_model(model, self.config)
         if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):

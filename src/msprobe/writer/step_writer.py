@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from msprobe.contain import let_through
-from msprobe.format import layout
+from msprobe.format import layout, unread
 from msprobe.log import logger
 from msprobe.writer import json_text
 from msprobe.writer.entry import CloseReport, Entry, Void
@@ -69,6 +69,7 @@ class StepWriter:
         self._calls: list[tuple[str, str | None]] = []
         self._stacks: list[Stack] = []
         self._errors: list[str] = []
+        self._unread = unread.Notes()
         self._ready: list[Entry] = []  # finished, not yet text
         self._pending: list[Entry] = []  # added, and not done or behind one that is not
         self._committed: set[str] = set()  # names whose text is final
@@ -142,6 +143,10 @@ class StepWriter:
         """A line in dump_error_info.log."""
         self._errors.append(text)
 
+    def note_unread(self, note: unread.Note) -> None:
+        """A null in dump.json stands for a value that nobody looked at: meta.json tells of it."""
+        self._unread.add(note)
+
     def flush(self) -> None:
         """Bring the files up to date, now."""
         self.flush_if_dirty()
@@ -155,7 +160,7 @@ class StepWriter:
         return self._report or CloseReport()
 
     def flush_if_dirty(self, wait: bool = True) -> None:
-        added = self._entries or self._pending or self._calls or self._stacks or self._errors
+        added = self._entries or self._pending or self._calls or self._stacks or self._errors or self._unread.waiting
         if added or self.meta or not self._is_open or any(file.waiting for file in self._grow):
             self._guarded(self._flush, wait)
 
@@ -188,6 +193,7 @@ class StepWriter:
     def _swallow(self) -> None:
         self._entries, self._calls, self._stacks, self._errors = Void(), Void(), Void(), Void()
         self._ready = Void()
+        self._unread.close()
 
     def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
         """Run `work`, one at a time; whatever goes wrong is counted and logged once.
@@ -241,6 +247,7 @@ class StepWriter:
         for entry in [*self._pending, *self._entries]:
             entry.done = True
         self._collect()
+        self._contained_notes(lambda: self._unread.keep(self._committed, self.meta))
         if self._table.scattered:
             self._stack_file.replace(self._table.regrouped())
             self._table.scattered = False
@@ -299,6 +306,7 @@ class StepWriter:
 
         Other threads append to the lists meanwhile, so they are never swapped for new ones: an append may have the old one in hand.
         """
+        self._contained_notes(lambda: self._unread.put_into(self.meta))
         count = len(self._entries)
         transient = self._collect_entries(self._entries[:count]) if count or self._pending else ""
         del self._entries[:count]
@@ -319,6 +327,15 @@ class StepWriter:
                 let_through(failure)
                 self._problem(f"{count} lines of {layout.STACK} or {layout.CONSTRUCT} dropped ({type(failure).__name__}: {failure})")
             del items[:count]
+
+    def _contained_notes(self, work: Callable[[], None]) -> None:
+        """What is wrong with a note must not keep the entries from being written."""
+        try:
+            work()
+        except Exception as failure:
+            let_through(failure)
+            self._problem(f"meta.json does not list all that was not looked at ({type(failure).__name__}: {failure})")
+            self._unread.close()
 
     def _collect_entries(self, entries: list[Entry]) -> str:
         waiting = self._pending + entries

@@ -281,3 +281,17 @@ def test_a_damaged_stack_or_construct_is_no_error(tmp_path: Path) -> None:
         (path.parent / "construct.json").write_text("[")
     first = compare_runs([tmp_path / "0", tmp_path / "1"]).units[0].first
     assert first is not None and (first.module, first.frame) == (None, None)
+
+
+def test_what_was_not_compared_is_not_called_identical(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in "abc"]
+    for root in roots:
+        for step in range(2):
+            for rank in range(8):
+                Net().write(root / f"step{step}" / f"rank{rank}")
+    (roots[1] / "step1" / "rank1" / "dump.json").write_text('{"task')
+    runs = compare_runs(roots)
+    told = [line.text for line in describe(runs, [])]
+    assert runs.exit_code == 2 and len(runs.problems) == 1
+    assert told[-1] == "What could be compared is identical in all 3 runs."
+    assert "15 steps and ranks: all calls identical in all 3 runs" in told

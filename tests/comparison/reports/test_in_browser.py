@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparison.dumps import api, save_array, write_dump
+from comparison.dumps import api, save_array, tensor, write_dump
 from comparison.net import Net
 from msprobe.comparison.reports import report_html
 
@@ -170,6 +170,26 @@ def test_names_that_try_to_be_more_than_text_are_inert(browser: Browser, tmp_pat
     nothing_went_wrong(browser)
 
 
+def test_names_that_show_nothing_or_turn_the_text_are_spelled_out(browser: Browser, tmp_path: Path) -> None:
+    for side, value in (("t", 1.0), ("g", 2.0)):
+        names = ("re\u202elu", "relu", "re\u200blu")
+        write_dump(tmp_path / side, {f"Functional.{name}.0.forward": api([tensor(1.0)], [tensor(value)]) for name in names})
+    browser.open(page_of(tmp_path / "t", tmp_path / "g", tmp_path / "out"))
+    assert browser.run(LABELS.replace(".line", ".line:not(.row)")) == ["re\\u202elu", "relu", "re\\u200blu"]
+    assert text(browser, "#details h2 .name") == "re\\u202elu"
+    nothing_went_wrong(browser)
+
+
+def test_digits_are_marked_from_which_they_part(browser: Browser, tmp_path: Path) -> None:
+    sides = [
+        write_dump(tmp_path / side, {"Torch.a.0.forward": api([], [tensor(1.0, Max=high, Mean=mean)])})
+        for side, high, mean in (("t", 12.5, 1.2345), ("g", 1.25, 1.2399))
+    ]
+    browser.open(page_of(*sides, tmp_path / "out"))
+    marked = browser.run("[...document.querySelectorAll('.value .side td.number mark')].map((mark) => mark.textContent)")
+    assert marked == ["12.5", "45", "1.25", "99"]
+
+
 def test_the_errors_of_tensors_are_drawn(browser: Browser, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     golden = generator.normal(size=(40, 50)).astype(np.float32)
@@ -232,3 +252,56 @@ def test_it_fits_a_narrow_window(browser: Browser, net_page: Path) -> None:
     for width in (700, 1000):
         browser.open(net_page, width=width, height=700)
         assert browser.run("document.documentElement.scrollWidth") <= width
+
+
+def test_a_reload_leads_to_the_same_place(browser: Browser, net_page: Path) -> None:
+    browser.open(net_page)
+    choose(browser, "step", 1)
+    browser.wait("document.documentElement.dataset.ready === '1'")
+    browser.run("document.querySelector('#tree').focus()")
+    browser.key("ArrowDown")
+    browser.wait("document.documentElement.dataset.shown !== ''")
+    place, heading = browser.run("location.hash"), text(browser, "#details h2")
+    browser.run("document.documentElement.dataset.ready = 'old'")
+    browser.send("Page.reload")
+    browser.wait("document.documentElement?.dataset.ready === '1'")
+    assert browser.run("location.hash") == place
+    assert text(browser, "#details h2") == heading
+    assert browser.run("document.querySelector('#choose-step').selectedIndex") == 1
+    browser.run("document.querySelector('.brand').click()")
+    browser.run("document.documentElement.dataset.ready = 'old'")
+    browser.send("Page.reload")
+    browser.wait("document.documentElement?.dataset.ready === '1'")
+    assert text(browser, "#details h2") == "step 1, rank 1"
+    nothing_went_wrong_of_pages(browser)
+
+
+def test_an_address_that_leads_nowhere_opens_the_first_difference(browser: Browser, net_page: Path) -> None:
+    browser.open(net_page)
+    for place in ("#99.3", "#1.99999", "#x", "#1.-1"):
+        browser.run(f"location.hash = {place!r}; document.documentElement.dataset.ready = 'old'")
+        browser.send("Page.reload")
+        browser.wait("document.documentElement?.dataset.ready === '1'")
+        assert text(browser, "#details h2") in ("✕ error relu", "step 0, rank 1")
+
+
+def test_a_filter_stays_over_ranks_and_can_be_taken_off(browser: Browser, net_page: Path) -> None:
+    browser.open(net_page)
+    browser.run("document.querySelector('[data-result=error]').click()")
+    choose(browser, "rank", 0)  # nothing differs there
+    browser.wait("document.documentElement.dataset.ready === '1'")
+    assert text(browser, "#tree") == "Nothing matches the search and the filter."
+    assert text(browser, "#status") == "0 of 18 calls"
+    browser.run("document.querySelector('[data-result=error]').click()")
+    assert text(browser, "#status") == "18 calls, 41 values"
+    browser.run("document.querySelector('[data-way=backward]').click()")
+    assert text(browser, "#status") == "10 of 18 calls"
+    choose(browser, "rank", 1)
+    browser.wait("document.documentElement.dataset.ready === '1'")
+    assert text(browser, "#status") == "10 of 18 calls"
+    assert text(browser, "#details h2") == "step 0, rank 1"  # the first difference is not among them
+    nothing_went_wrong(browser)
+
+
+def nothing_went_wrong_of_pages(browser: Browser) -> None:
+    assert [event for event in browser.events if event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")] == []

@@ -21,3 +21,9 @@ def test_an_error_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), new_file(tmp_path, "a", "txt"):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_the_disk_has_the_name_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught, new_file(tmp_path, "a", "txt"):
+        raise OSError(28, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "a.txt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,64 @@ def test_a_backward_pass_after_the_step_is_told(dump: Path, log: list[str]) -> N
     told = [line for line in log if line.startswith("WARNING")]
     assert len(told) == 1
     assert "step() came before the backward pass of Module.square.Square, whose inputs were replaced" in told[0]
+
+
+DIES = """
+import sys, torch
+from torch.utils.checkpoint import checkpoint
+from msprobe.pytorch import PrecisionDebugger
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+debugger = PrecisionDebugger(config_path=sys.argv[1])
+debugger.start(model)
+checkpoint(model, torch.ones(3, 2, requires_grad=True), use_reentrant=False)
+"""
+
+
+def test_a_forward_that_dies_under_checkpoint_is_not_told_of_step(tmp_path: Path) -> None:
+    """step() never ran, so it cannot have come too early."""
+    source(tmp_path, {"Module.1.Linear.forward.0.input.0": torch.ones(3, 5)})
+    configured(tmp_path, ["Module.1.Linear.forward.0"])
+    done = subprocess.run([sys.executable, "-c", DIES, str(tmp_path / "config.json")], capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert "shapes cannot be multiplied" in said and "tensor mismatch" in said
+    assert "step()" not in said
+
+
+def test_a_step_that_is_broken_off_is_not_told_of_its_backward_pass(dump: Path, log: list[str]) -> None:
+    """step() in `finally`: there is no backward pass to come."""
+    model = Blocks(without).double()
+    debugger = configured(dump, [f"{ENTRY}.1"])
+    with pytest.raises(ValueError, match="loss"):
+        try:
+            debugger.start(model)
+            kept = model(torch.ones(3, 2, dtype=torch.float64))
+            raise ValueError("the loss is wrong")
+        finally:
+            debugger.step()
+    assert kept is not None and not any("before the backward pass" in line for line in log)
+
+
+@pytest.mark.parametrize("run", [plain, reentrant, without], ids=lambda run: run.__name__)
+def test_accumulation_with_checkpointing(dump: Path, run: Any, log: list[str]) -> None:
+    """With it the second micro-batch is not forward.1, which is told to whoever names that."""
+    told = []
+    for number in (1, 2):
+        forget_debugger()
+        log.clear()
+        model, debugger = Blocks(run, pieces=1, calls=1).double(), configured(dump, [f"{ENTRY}.{number}"], source_step=0)
+        for _ in range(2):  # steps: it is told once
+            debugger.start(model)
+            for _ in range(2):
+                model(torch.ones(3, 2, dtype=torch.float64)).sum().backward()
+            debugger.stop()
+            debugger.step()
+        told.append([line for line in log if line.startswith("WARNING") and "never matched" not in line])
+    hint = (
+        f"WARNING [load] of the named calls 1 is no call of its own, by activation checkpointing: {ENTRY}.1 is the recomputation of "
+        "forward.0. A recomputation gets by itself what its first call got, and other values there make gradients wrong; it is counted, so "
+        "what comes after it, such as a second micro-batch, has a later number"
+    )
+    assert told == [[] if run is plain else [hint], []]
 
 
 def test_after_stop_only_repetitions_are_replaced(dump: Path) -> None:

@@ -137,7 +137,8 @@ def test_a_module_that_is_not_in_the_model(tmp_path: Path, log: list[str]) -> No
     seen, warnings = outcome(tmp_path, log, ["Module.other.Takes.forward.0", TAKES], torch.zeros(2))
     assert seen.tolist() == [1, 1]
     assert warnings[0] == (
-        'WARNING [load] invalid module: Module.other.Takes.forward.0: the model has no module "other"; did you mean "Module.inner.Takes"?'
+        "WARNING [load] invalid module: Module.other.Takes.forward.0: "
+        'the model has no module "other"; did you mean "Module.inner.Takes.forward.0"?'
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from capturing import forget_debugger
+from torch import nn
 
 from msprobe.comparison.measure_tensors import from_metrics
 from msprobe.format import isolation
@@ -115,6 +116,27 @@ def test_the_scripts_configuration_does_not_hold(orders: isolation.Orders, tmp_p
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
+def test_a_module_of_another_class_gets_its_inputs_by_path(orders: isolation.Orders, tmp_path: Path) -> None:
+    """The comparison pairs such calls, so they need golden inputs too."""
+
+    class Spoiler(Spoil):
+        pass
+
+    torch.manual_seed(0)
+    net = Net()
+    net.spoil = Spoiler()
+    with torch.no_grad():
+        net.fc.bias.add_(1)
+    run(net, PrecisionDebugger())
+    (directory,) = (tmp_path / "work" / "step0").iterdir()
+    lines = [line for line in isolation.read_lines(directory / isolation.ARRIVED) if "changed_in_place" not in line]
+    assert [(line["call"], line["key"], "metrics" in line) for line in lines] == [
+        ("Module.fc.Linear.forward.0", "input.0", False),
+        ("Module.spoil.Spoiler.forward.0", "input.0", True),
+        ("Module.spoil.Spoiler.forward.0", "input.key.a.0", False),
+    ]
+
+
 def test_the_script_ends_after_its_step(orders: isolation.Orders, tmp_path: Path) -> None:
     dataclasses.replace(orders, to_the_end=False).write(tmp_path / "orders")
     with pytest.raises(SystemExit) as ended:
@@ -127,3 +149,19 @@ def test_a_rank_that_the_golden_run_does_not_have(orders: isolation.Orders, tmp_
     debugger.start(Net(), rank_id=3)
     debugger.step()
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "draws"),
+    [
+        (nn.Dropout(0.1), True),
+        (nn.Dropout(0.1).eval(), True),
+        (nn.Dropout(0.0), False),
+        (nn.LSTM(2, 2, 2, dropout=0.1), True),
+        (nn.LSTM(2, 2, 2), False),
+        (nn.Linear(2, 2), False),
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), True),
+    ],
+)
+def test_modules_that_may_draw_random_numbers(module: nn.Module, draws: bool) -> None:
+    assert isolating._draws(module) is draws

@@ -13,7 +13,9 @@ from capturing import forget_debugger
 from overriding import TAKES, ZERO, Around, Takes, clean, configured, numbered, overridden, source, value
 from torch import nn
 
+from msprobe.config.result import LoadConfig
 from msprobe.pytorch.load import targets
+from msprobe.pytorch.load.override import Override
 
 
 def test_entries_that_never_came(tmp_path: Path, log: list[str]) -> None:
@@ -48,10 +50,11 @@ def test_entries_that_no_module_fits(tmp_path: Path, log: list[str]) -> None:
     assert log[:5] == [
         "INFO [load] module validation: 1/5 modules valid in model",
         "WARNING [load] invalid module: Module.inner.Taken.forward.0: "
-        'the class of "inner" in the model is Takes, not Taken; did you mean "Module.inner.Takes"?',
-        'WARNING [load] invalid module: Module.innr.Takes.forward.0: the model has no module "innr"; did you mean "Module.inner.Takes"?',
+        'the class of "inner" in the model is Takes, not Taken; did you mean "Module.inner.Takes.forward.0"?',
+        "WARNING [load] invalid module: Module.innr.Takes.forward.0: "
+        'the model has no module "innr"; did you mean "Module.inner.Takes.forward.0"?',
         "WARNING [load] invalid module: Module.far.away.Takes.forward.0: "
-        'the model has no module "far.away"; did you mean "Module.inner.Takes"?',
+        'the model has no module "far.away"; did you mean "Module.inner.Takes.forward.0"?',
         "WARNING [load] invalid module: Module.Around.forward.0: it names the model itself, which is not recorded; name a module inside it",
     ]
     assert value(model.inner) == 1
@@ -135,7 +138,7 @@ def test_many_wrong_entries_are_compared_with_few_names(tmp_path: Path, log: lis
     with overridden(tmp_path, [*wrapped, *(f"Module.else.{n}.Identity.forward.0" for n in range(99))], model):
         pass
     told = [line for line in log if "invalid module" in line]
-    assert len(told) == 198 and told[7].endswith('no module "module.layers.7"; did you mean "Module.layers.7.Identity"?')
+    assert len(told) == 198 and told[7].endswith('no module "module.layers.7"; did you mean "Module.layers.7.Identity.forward.0"?')
     assert compared == [100, 100, 100]
 
 
@@ -145,7 +148,90 @@ def test_a_wrapper_that_the_source_did_not_have(tmp_path: Path, log: list[str]) 
     model.module = Around()
     with overridden(tmp_path, [TAKES], model):
         pass
-    assert f'WARNING [load] invalid module: {TAKES}: the model has no module "inner"; did you mean "Module.module.inner.Takes"?' in log
+    told = f'WARNING [load] invalid module: {TAKES}: the model has no module "inner"; '
+    assert told + 'did you mean "Module.module.inner.Takes.forward.0"?' in log
+    forget_debugger()
+    numbered(tmp_path)
+    with overridden(tmp_path, [TAKES], model):
+        model.module(ZERO)
+    hint = (
+        'the nearest would be "Module.module.inner.Takes.forward.0", but the source has none, only the call as configured, and load needs '
+        "the same path in both: give start() the same part of the model as in the run that recorded the source"
+    )
+    assert told + hint in log and value(model.module.inner) == 0
+
+
+@pytest.mark.parametrize("with_json", [False, True])
+def test_another_class_at_the_path(tmp_path: Path, log: list[str], with_json: bool) -> None:
+    """The source's name is wrong in this model, and the model's name is not in the source: neither may be recommended."""
+    theirs = "Module.inner.TakesActivation.forward.1"
+    dump = {theirs: {"input_args": [], "input_kwargs": {}, "output": []}} if with_json else None
+    source(tmp_path, {f"{theirs}.input.0": torch.ones(2)}, dump=dump)
+    model = Around()
+    with overridden(tmp_path, [theirs], model):
+        model(ZERO)
+        model(ZERO)
+    assert [line for line in log if line.startswith("WARNING")] == [
+        f'WARNING [load] invalid module: {theirs}: the class of "inner" in the model is Takes, not TakesActivation; the source has the '
+        'call as configured and none "Module.inner.Takes.forward.1", and load needs the same class in both: use it in the model, or '
+        "msprobe isolate, which goes by the path alone",
+        f"WARNING [load] 1 module(s) were configured but never matched during step 0: {theirs} (invalid, as start() has told)",
+    ]
+    assert value(model.inner) == 0
+
+
+def test_a_damaged_dump_json_is_told_though_the_hint_looked_at_it(tmp_path: Path, log: list[str]) -> None:
+    root = source(tmp_path, {f"{TAKES}.input.0": torch.ones(2)})
+    (root / "step0" / "proc1" / "dump.json").write_text("{")
+    model = Around()
+    with overridden(tmp_path, ["Module.inner.Taken.forward.0", TAKES], model):
+        model(ZERO)
+    assert any('did you mean "Module.inner.Takes.forward.0"?' in line for line in log)
+    assert len([line for line in log if "files are looked for by the names of the calls" in line]) == 1
+    assert value(model.inner) == 1
+
+
+def by_path(directory: Path, names: list[str]) -> tuple[Override, list[str]]:
+    """An override that goes by the path, and what its observer is told."""
+    seen: list[str] = []
+    load = LoadConfig(path=str(directory / "source"), modules=tuple(names))
+    return Override(load, by_path=True, observe=lambda entry, role, path, arrived, loaded: seen.append(entry)), seen
+
+
+def test_by_path_the_class_does_not_matter(tmp_path: Path, log: list[str]) -> None:
+    numbered(tmp_path, calls=2, name="Module.inner.TakesActivation")
+    names = [f"Module.inner.TakesActivation.forward.{n}" for n in range(3)] + ["Module.nowhere.Takes.forward.0"]
+    override, seen = by_path(tmp_path, names)
+    model = Around()
+    override.start(model, 0, None)
+    found = []
+    for _ in range(2):
+        model(ZERO)
+        found.append(value(model.inner))
+    override.stop()
+    override.end_step()
+    assert found == [1, 11] and seen == ["Module.inner.Takes.forward.0", "Module.inner.Takes.forward.1"]
+    assert log[:2] == [
+        "WARNING [load] modules whose class is another one in the source (in parentheses) get their inputs by path: "
+        "Module.inner.Takes (TakesActivation)",
+        "INFO [load] module validation: 3/4 modules valid in model",
+    ]
+    assert log[-2:] == [
+        "WARNING [load] 2 module(s) were configured but never matched during step 0: Module.inner.Takes.forward.2 (called 2 times, so its "
+        "calls are forward.0 and forward.1), Module.nowhere.Takes.forward.0 (invalid, as start() has told)",
+        "INFO [load] step 0: replaced 2 inputs of 2 calls",
+    ]
+
+
+def test_by_path_the_right_class_goes_first(tmp_path: Path, log: list[str]) -> None:
+    source(tmp_path, {"Module.inner.Other.forward.0.input.0": torch.zeros(2) + 5, f"{TAKES}.input.0": torch.ones(2)})
+    override, _ = by_path(tmp_path, ["Module.inner.Other.forward.0", TAKES])
+    model = Around()
+    override.start(model, 0, None)
+    model(ZERO)
+    override.end_step()
+    assert value(model.inner) == 1
+    assert any("invalid module: Module.inner.Other.forward.0" in line for line in log)
 
 
 def test_another_layout(tmp_path: Path, log: list[str]) -> None:

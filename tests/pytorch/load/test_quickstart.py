@@ -69,6 +69,15 @@ class Home:
         assert done.returncode in ((0, 1) if "compare" in command else (0,)), done.stderr
         return done.stderr
 
+    def failing(self, script: str, config: dict[str, Any]) -> str:
+        """What a script that fails has said."""
+        (self.directory / "failing.py").write_text(script, encoding="utf-8")
+        (self.directory / "failing.json").write_text(json.dumps(config), encoding="utf-8")
+        command = [sys.executable, "failing.py", "failing.json"]
+        done = subprocess.run(command, cwd=self.directory, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
     def train(self, config: dict[str, Any], offset: int, name: str) -> tuple[str, list[torch.Tensor]]:
         """The log, and the input, the loss and the gradient of the linear layer's weight."""
         (self.directory / f"config_{name}.json").write_text(json.dumps(config), encoding="utf-8")
@@ -145,3 +154,22 @@ def test_a_script_that_never_ends_its_step(home: Home) -> None:
     (home.directory / "train.py").write_text(script.replace("    debugger.start(", "    dict("))
     log, _ = home.train(config_b(home, [RELU]), 1, "d")
     assert log.splitlines()[-1].endswith("[WARNING] [load] nothing was replaced: start() was never called")
+
+
+@pytest.mark.parametrize("dump_after_load", [False, True])
+def test_what_a_script_is_told_whose_start_raised(home: Home, dump_after_load: bool) -> None:
+    script = (home.directory / "train.py").read_text()
+    config = config_b(home, [RELU], dump_after_load=dump_after_load)
+    for given in ("", "model=[model, 3]"):
+        log = home.failing(script.replace("start(model=model)", f"start({given})"), config)
+        reason = log.rpartition("UsageError: ")[2].splitlines()[0]
+        assert reason.startswith("start(")
+        assert f"[load] nothing was replaced: {reason}" in log
+        assert "start() was never called" not in log and "is start() called" not in log and "selects other" not in log
+        assert (f"nothing was recorded: 0 steps were ended by step(); {reason}" in log) is dump_after_load
+    for name in ("proc1", "proc2"):
+        (home.directory / "two" / "step0" / name).mkdir(parents=True)
+    config["load"]["path"] = "two"
+    log = home.failing(script, config)
+    assert "[load] nothing was replaced: " in log and log.count("remove all but the one to load") == 2 + dump_after_load
+    assert "selects other" not in log

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msprobe.comparison.alignment.side import Rename
-from msprobe.comparison.match import Matching, renamed_modules
+from msprobe.comparison.match import CallPair, Matching, renamed_modules
+from msprobe.comparison.rows import Call
+
+_SHOWN = 3
 
 
 def pairing_notes(matching: Matching, rename: Rename | None = None) -> list[str]:
@@ -25,3 +30,17 @@ def pairing_notes(matching: Matching, rename: Rename | None = None) -> list[str]
             " each is compared with the one that takes in the same values"
         )
     return notes
+
+
+def nested_otherwise(pairs: Sequence[CallPair]) -> str:
+    """What to say when calls have partners and no value in them has: one call as an example; "" where no call has a partner."""
+    for pair in pairs:
+        if pair.target is not None and pair.golden is not None and pair.target.rows and pair.golden.rows:
+            sides = [_places(call) for call in (pair.target, pair.golden)]
+            return f"both list {pair.name}, but its values are nested differently: {sides[0]} in the target, {sides[1]} in the golden dump"
+    return ""
+
+
+def _places(call: Call) -> str:
+    shown = [row.key or "the value itself" for row in call.rows[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(call.rows) - _SHOWN} more" if len(call.rows) > _SHOWN else "")

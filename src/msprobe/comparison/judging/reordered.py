@@ -13,7 +13,9 @@ from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.measure import Agreement, Measure
 from msprobe.comparison.rows import Row
 
-_LAST_DIGITS = 1e-13
+LAST_DIGITS = 1e-13
+"""Below this size a difference may come from another order of the same values."""
+
 _DTYPES = frozenset({"torch.float32", "torch.float16", "torch.bfloat16"})
 
 
@@ -25,7 +27,7 @@ def digits_count(calls: Sequence[MeasuredCall]) -> bool:
 
 def is_reordered(target: Row, golden: Row, size: float) -> bool:
     """Whether two tensors look like the same values in another order."""
-    if not 0.0 < size < _LAST_DIGITS or target.dtype != golden.dtype or target.dtype not in _DTYPES:
+    if not 0.0 < size < LAST_DIGITS or target.dtype != golden.dtype or target.dtype not in _DTYPES:
         return False
     return target.statistics[:2] == golden.statistics[:2] and target.statistics != golden.statistics
 

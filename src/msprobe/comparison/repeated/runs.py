@@ -135,7 +135,10 @@ def compare_runs(paths: Sequence[str | Path], steps: frozenset[int] | None = Non
         raise UsageError("--runs needs two recordings of one script at least")
     if len({path.resolve() for path in runs}) < len(runs):
         raise UsageError("--runs names one recording twice: it would agree with itself")
-    plans = [make_plan(runs[0], other, steps, ranks) for other in runs[1:]]
+    try:
+        plans = [make_plan(runs[0], other, steps, ranks) for other in runs[1:]]
+    except UsageError as error:  # here no side is the golden one
+        raise UsageError(str(error).replace("the target path ", "", 1).replace("the golden path ", "", 1)) from None
     one_sided: list[str] = []
     problems: list[str] = []
     for path, plan in zip(runs[1:], plans, strict=True):

@@ -69,8 +69,12 @@ def describe(runs: Runs, paths: Sequence[Path]) -> Iterator[Line]:
     shown = [unit for unit in runs.units if len(runs.units) <= _SHOWN_UNITS or unit.first is not None][:_SHOWN_UNITS]
     for unit in shown:
         yield from _counts(unit)
-    if len(runs.units) > len(shown):
-        yield Line(f"... and {len(runs.units) - len(shown)} more")
+    more = [unit for unit in runs.units if all(unit is not other for other in shown)]
+    alike = sum(unit.first is None for unit in more)
+    if alike:
+        yield Line(f"{alike} {'more' if shown else 'steps and ranks'}: all calls identical in all {len(runs.paths)} runs")
+    if len(more) > alike:
+        yield Line(f"... and {len(more) - alike} more that are not identical", "bad")
     if len(paths) <= _SHOWN_UNITS:
         yield from (Line(f"result: {path}") for path in paths)
     elif paths:
@@ -79,7 +83,8 @@ def describe(runs: Runs, paths: Sequence[Path]) -> Iterator[Line]:
     yield Line("")
     if not found:
         if runs.units:
-            yield Line(f"Everything recorded is identical in all {len(runs.paths)} runs.", "good" if runs.exit_code == 0 else "bad")
+            what = "Everything recorded" if runs.exit_code == 0 else "What could be compared"
+            yield Line(f"{what} is identical in all {len(runs.paths)} runs.", "good" if runs.exit_code == 0 else "bad")
         return
     chosen = min((unit for unit in found if unit.pair.step == found[0].pair.step), key=_blame)
     yield from _first(chosen, len(runs.units) > 1)

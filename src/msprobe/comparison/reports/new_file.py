@@ -26,6 +26,8 @@ def new_file(directory: Path, stem: str, suffix: str) -> Iterator[tuple[Path, Bi
     try:
         with stream:
             yield path, stream
-    except BaseException:
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # writing does not know the name
+            error.filename = str(path)
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ _OPTIONS = {
 
 def write(report: PairReport, compared: Compared, directory: Path, name: str) -> Path:
     """Writes `{name}.xlsx`; returns its path. Raises OSError."""
-    with new_file(directory, name, "xlsx") as (path, stream):
-        book = xlsxwriter.Workbook(stream, _OPTIONS)
+    # Rows wait in temporary files, which xlsxwriter leaves behind when it is interrupted.
+    with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(directory, name, "xlsx") as (path, stream):
+        book = xlsxwriter.Workbook(stream, _OPTIONS | {"tmpdir": waiting})
         xlsx_summary.add(book, report)
         _add_rows(book, compared)
         book.close()

@@ -12,6 +12,7 @@ import torch
 
 from msprobe import numerics
 from msprobe.contain import let_through
+from msprobe.format.unread import LEFT_OUT, Note
 from msprobe.pytorch.dump import summaries, unusual
 from msprobe.pytorch.dump.distributed.operations import is_operation, operation_record
 from msprobe.pytorch.dump.plain_values import PLAIN, plain_record
@@ -29,12 +30,19 @@ _describe = numerics.describe
 _describe_each, _describe_items = numerics.describe_each, numerics.describe_items
 _NAME_OF_CLASS = type.__dict__["__name__"].__get__
 _PLAIN_CONTAINERS = (list, tuple, dict)
+_VOWELS = tuple("AEIOUaeiou")
 _CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
 def class_name(kind: type) -> str:
     """The name of a class, whatever its metaclass makes of being asked."""
     return str(_NAME_OF_CLASS(kind))
+
+
+def with_article(kind: type) -> str:
+    """`a DynamicCache`, `an Engine`."""
+    name = class_name(kind)
+    return f"{'an' if name[:1] in _VOWELS else 'a'} {name}"
 
 
 def _items(value: Any, kind: type, items: Iterable[Any]) -> Iterable[Any]:
@@ -70,6 +78,19 @@ class Side:
         """ids of the containers being walked."""
 
 
+class NoResult:
+    """Stands for the result of a call that has none. `what`: what meta.json says of its null, "" for nothing."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+NO_RESULT = NoResult("the result of a call that did not come to its end")
+CUT_SHORT = NoResult("")
+"""torch ends a recomputation (activation checkpointing) as soon as it has what it needs: there never is a result, in no run."""
+
 Save = Callable[[torch.Tensor, Side, Path], str | None]
 """`save(tensor, side, path)` keeps a tensor's values; gives the file's name or None."""
 
@@ -83,6 +104,7 @@ class Encoder:
         holds: what the record of a tensor holds.
         complex_statistics: False: complex tensors have four nulls.
         md5_last: `md5` stands behind `data_name`.
+        note: takes notes of nulls that stand for a value; see `format.unread`.
     """
 
     def __init__(
@@ -92,10 +114,12 @@ class Encoder:
         holds: Holds = Holds.STATISTICS,
         complex_statistics: bool = True,
         md5_last: bool = False,
+        note: Callable[[Note], None] | None = None,
     ) -> None:
         self._save = save
         self._report = report
         self._holds = holds
+        self._note = note
         self._md5_last = md5_last and holds is Holds.MD5
         self.table = summaries.table(holds, complex_statistics)
 
@@ -129,6 +153,8 @@ class Encoder:
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
         kind = type(value)
+        if kind is NoResult:
+            return [self.no_result(value, side)]
         if kind is not _Tensor and issubclass(kind, tuple):
             return [self.value(value, ("0",), side)] if hasattr(kind, "_fields") else self.positional(value, side)
         return self.positional((value,), side)
@@ -148,7 +174,7 @@ class Encoder:
         except Exception as error:  # whatever a user's object does when looked at stays out of the user's run
             let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: {class_name(kind)} could not be recorded: {class_name(type(error))}")
-            return None
+            return self.unread(path, side, f"{with_article(kind)} that could not be looked at ({class_name(type(error))})")
 
     def gradient(self, gradient: Any, slot: int | str, side: Side) -> Record:
         """The record of one gradient: of a call's input or output, or of a parameter."""
@@ -171,13 +197,27 @@ class Encoder:
             self._keep(tensor, record, path, side)
         return record
 
+    def unread(self, path: Path, side: Side, what: str) -> Record:
+        """Null, for a value that nobody has looked at.
+
+        Args:
+            path, side: where the null will stand.
+            what: what stands there, in words: `a DynamicCache`.
+        """
+        if self._note is not None:
+            self._note((side.entry, side.role, path, what))
+
+    def no_result(self, result: NoResult, side: Side) -> Record:
+        """Null, for the result of a call that has none."""
+        return self.unread(("0",), side, result.what) if result.what else None
+
     def left_out(self, path: Path, side: Side) -> Record:
-        """Null, for a value that nobody has looked at."""
-        return None
+        """Null, for a value that a rule leaves out."""
+        return self.unread(path, side, LEFT_OUT)
 
     def _no_record(self, kind: type, path: Path, side: Side) -> Record:
         """Null, for a value of a class that has no record."""
-        return None
+        return self.unread(path, side, with_article(kind))
 
     def settle(self) -> None:
         """The step ends: nothing may be outstanding afterwards."""
@@ -230,7 +270,10 @@ class Encoder:
         if issubclass(kind, np.ndarray):
             return self._array(value, path, side)
         if is_operation(kind):
-            return operation_record(value, side.role, lambda tensor: self.value(tensor, (*path, "tensor"), side))
+            tensor_path = (*path, "tensor")
+            return operation_record(
+                value, side.role, lambda tensor: self.value(tensor, tensor_path, side), lambda: self.left_out(tensor_path, side)
+            )
         plain, record = plain_record(value, kind)
         if plain:
             return record
@@ -241,12 +284,12 @@ class Encoder:
             side.open = set()
         if identity in side.open:
             self._report(side.entry, f"{side.role} {'.'.join(path[:8])}: contains itself")
-            return None
+            return self.unread(path, side, f"{with_article(kind)} inside itself")
         side.values += 1
         if len(path) > _MAX_DEPTH or side.values > _MAX_CONTAINERS:
             limit = f"{_MAX_DEPTH} levels" if len(path) > _MAX_DEPTH else f"{_MAX_CONTAINERS} containers"
             self._report(side.entry, f"{side.role}: nested deeper or wider than {limit}: the rest is left out")
-            return None
+            return self.unread(path, side, f"what is nested deeper or wider than {limit}")
         side.open.add(identity)
         try:
             return self._container(value, kind, path, side)
@@ -275,7 +318,7 @@ class Encoder:
         except Exception as error:
             let_through(error)
             self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {class_name(type(error))}")
-            return self.left_out((*path, name), side)
+            return self.unread((*path, name), side, f"a field that could not be read ({class_name(type(error))})")
         return self.value(item, (*path, name), side)
 
     def _array(self, array: np.ndarray[Any, Any], path: Path, side: Side) -> Record:

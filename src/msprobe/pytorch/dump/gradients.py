@@ -14,7 +14,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.call_gradients import Call, OneNodeCall
-from msprobe.pytorch.dump.encoder import Encoder
+from msprobe.pytorch.dump.encoder import Encoder, Side
 from msprobe.pytorch.dump.graph_call import GraphCall
 from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, trace
 
@@ -23,6 +23,7 @@ _graph_task = torch_internals.graph_task
 
 
 _CUT = "a view was changed in place, and autograd keeps no gradient of what it was before"
+_UNKEPT = "a gradient that autograd does not keep (a view was changed in place)"
 _MAX_CHAIN = 50
 
 
@@ -185,6 +186,9 @@ class GradientObservers:
                 continue
             if gives:
                 self.report_cut(name)
+                side = Side(name, "output", False)
+                for slot in slots:
+                    self.encoder.unread((str(slot),), side, _UNKEPT)
             for node in _views_from(edge[0], kept):
                 for maker in self._makers.get(_identity(node), ()):
                     self.report_cut(maker, name)

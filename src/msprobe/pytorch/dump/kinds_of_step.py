@@ -35,7 +35,7 @@ def make_encoder(config: Config, writer: StepWriter, save: Save | None, report: 
     mode = config.section.summary_mode
     holds = OF_MODE[mode if isinstance(mode, str) else "statistics"]
     if isinstance(writer, HoldingWriter):
-        return StagedEncoder(save if isinstance(save, TensorSaver) else None, report, holds, Staging(writer, report))
+        return StagedEncoder(save if isinstance(save, TensorSaver) else None, report, holds, Staging(writer, report), writer.note_unread)
     if isinstance(writer, CheckedWriter):
-        return writer.check.encoder(save, report, holds, writer.check.unread_places)
-    return Encoder(save, report, holds, md5_last=config.section.bench_path is None)
+        return writer.check.encoder(save, report, holds, writer.check.unread_places, writer.note_unread)
+    return Encoder(save, report, holds, md5_last=config.section.bench_path is None, note=writer.note_unread)

@@ -15,7 +15,7 @@ from msprobe.pytorch.dump.api_dump.api_table import Api
 from msprobe.pytorch.dump.api_dump.call_form import as_called, form_of_call
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.distributed.deferred import Deferred
-from msprobe.pytorch.dump.encoder import Side
+from msprobe.pytorch.dump.encoder import CUT_SHORT, NO_RESULT, Side
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.step_record import StepRecord
@@ -24,6 +24,7 @@ from msprobe.recording.stacks import Stack, StackCache
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _grad_enabled = torch.is_grad_enabled
+_CUT_SHORT = "_StopRecomputationError"
 _sequence_number = torch_internals.sequence_number
 
 
@@ -210,7 +211,7 @@ class Recorder:
 
     def _api_raised(self, step: StepRecord, call: ApiCall, error: BaseException) -> None:
         """A call that raised keeps its inputs. Its number is free again, unless torch itself cut a recomputation short."""
-        if type(error).__name__ == "_StopRecomputationError":
+        if type(error).__name__ == _CUT_SHORT:
             self._finish(step, call)
             step.tally.calls += 1
         elif step.counters.give_back(call.api.full, call.number) and call.entry is not None:
@@ -338,6 +339,8 @@ class Recorder:
                 opened = state.open[-1]
             state.open.pop()
             with _NoTorchFunction():
+                if output is None and (error := sys.exc_info()[1]) is not None:  # hooks are given None when a forward raises
+                    output = CUT_SHORT if type(error).__name__ == _CUT_SHORT else NO_RESULT
                 self._close_module(step, opened, output)
         except Exception as error:
             let_through(error)
@@ -380,7 +383,7 @@ class Recorder:
         for gone in self.state.unwind(depth):
             self._close_module(step, gone)
 
-    def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = None) -> None:
+    def _close_module(self, step: StepRecord, opened: OpenModule, output: Any = NO_RESULT) -> None:
         state, mode = self.state, self.mode
         if mode is not None and opened.entered_mode:
             torch_internals.remove_mode(mode)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from msprobe.contain import let_through
+from msprobe.format.unread import Note
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump import device_statistics, unusual
@@ -158,11 +159,19 @@ class StagedEncoder(Encoder):
         report: called as `report(entry, reason)` for what could not be recorded.
         holds: what the record of a tensor holds.
         staging: of this step.
+        note: of `Encoder`.
     """
 
 
-    def __init__(self, saver: TensorSaver | None, report: Callable[[str, str], None], holds: Holds, staging: Staging) -> None:
-        super().__init__(saver, report, holds, complex_statistics=False)
+    def __init__(
+        self,
+        saver: TensorSaver | None,
+        report: Callable[[str, str], None],
+        holds: Holds,
+        staging: Staging,
+        note: Callable[[Note], None] | None = None,
+    ) -> None:
+        super().__init__(saver, report, holds, complex_statistics=False, note=note)
         self._saver = saver
         self._staging = staging
 

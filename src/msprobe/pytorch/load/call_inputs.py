@@ -39,6 +39,8 @@ class _Call:
 
     source: StepSource
     entry: str
+    recorded: str
+    """The entry's name in the source."""
     silent: bool
     """It repeats a call that everything has been told of."""
     made: dict[int, list[tuple[Loaded, torch.Tensor, torch.Tensor]]] = field(default_factory=dict)
@@ -62,17 +64,18 @@ class CallInputs:
         self._converted: set[str] = set()
 
     def exchange(
-        self, source: StepSource, entry: str, args: tuple[Any, ...], kwargs: dict[str, Any], silent: bool = False
+        self, source: StepSource, entry: str, args: tuple[Any, ...], kwargs: dict[str, Any], silent: bool = False, recorded: str = ""
     ) -> Exchanged | None:
         """The arguments with recorded tensors in the place of theirs; None where there is nothing to replace.
 
         Args:
             source: where the tensors are.
-            entry: the recorded call, `Module.{path}.{Class}.forward.{n}`.
+            entry: the call, `Module.{path}.{Class}.forward.{n}`.
             args, kwargs: of the call that is being made; they stay as they are.
             silent: no warnings and no observer.
+            recorded: its name in the source; "" where that is `entry`.
         """
-        call = _Call(source, entry, silent)
+        call = _Call(source, entry, recorded or entry, silent)
         before = self.replaced
         copies: Copies = {}
 
@@ -119,10 +122,10 @@ class CallInputs:
             self._warn(f"{place} is {why} and is not replaced")
             return None
         try:
-            file, values = call.source.find(call.entry, role, path)
+            file, values = call.source.find(call.recorded, role, path)
         except DumpFormatError as error:
             self._warn(f"{error}: files are looked for by the names of the calls", about="dump.json")
-            file, values = call.source.find(call.entry, role, path)
+            file, values = call.source.find(call.recorded, role, path)
         if values is not None:
             return values
         if not file.exists():
@@ -132,7 +135,7 @@ class CallInputs:
         return read_tensor(file)
 
     def _tell_missing(self, call: _Call, place: str, file: Path) -> None:
-        why, always = call.source.why_missing(call.entry)
+        why, always = call.source.why_missing(call.recorded)
         if always:
             self._warn(f"no source for {place}, nor for any other call: {why}; the values that arrived are kept", about=why)
         else:

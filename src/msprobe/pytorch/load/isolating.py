@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -67,15 +68,17 @@ class IsolatedSession(Session):
         self._orders = orders = isolation.Orders.read(path)
         self._rank: int | None = None
         self._leaving = False
+        self._unwritten: set[str] = set()
         self._told_recording = False
         self._changed = ChangedInPlace(self._line)
         super().__init__(_Fixed(_config(path, orders)))
+        self.told_last = True  # that it was the last step is nothing that the user has chosen
         self._event("constructed")
 
     def use(self, config: Config) -> None:
         super().use(config)
         if config.load is not None:
-            self.override = Override(config.load, observe=self._arrived, entries=self._entries, finite=True)
+            self.override = Override(config.load, observe=self._arrived, entries=self._entries, finite=True, by_path=True)
 
     def start(self, model: Any, token_range: Any, rank_id: int | None) -> None:
         self._rank = current_rank() if rank_id is None else rank_id
@@ -100,6 +103,8 @@ class IsolatedSession(Session):
 
     def at_exit(self) -> None:
         self._leaving = True
+        if self.step is None and self.saving.step is None and not self._told_recording:
+            return  # the parent says so; which step it takes is none of the user's settings
         super().at_exit()
 
     def end_step(self) -> None:
@@ -144,7 +149,9 @@ class IsolatedSession(Session):
         try:
             isolation.append_line(path, line)
         except OSError as error:
-            logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
+            if path not in self._unwritten:
+                self._unwritten.add(path)
+                logger.error(f"msprobe isolate: {path} cannot be written: {error.strerror}")
 
     def _arrived(self, entry: str, role: str, path: tuple[str, ...], tensor: torch.Tensor, loaded: TensorData | torch.Tensor) -> None:
         """A tensor is about to be replaced: how far it is from the golden one."""
@@ -161,9 +168,9 @@ class IsolatedSession(Session):
         path = os.path.join(directory, isolation.CODE)
         if os.path.exists(path):
             return
+        modules = [*named_modules(model), *([("", model)] if isinstance(model, torch.nn.Module) else [])]
         found = {
-            name: {"forward": _place(module), "buffers": list(module._buffers), "random": _draws(module)}
-            for name, module in named_modules(model)
+            name: {**_lines_of_forward(module), "buffers": list(module._buffers), "random": _draws(module)} for name, module in modules
         }
         try:
             with open(path, "w", encoding="utf-8") as file:
@@ -226,9 +233,10 @@ def _data(tensor: torch.Tensor) -> TensorData:
 
 
 def _draws(module: torch.nn.Module) -> bool:
-    """Whether its forward draws random numbers, as far as one can see: dropout while training, as a layer or as a number."""
-    if not module.training:
-        return False
+    """Whether its forward may draw random numbers, as far as one can see: dropout, as a layer or as a number.
+
+    Also where it is not training: the golden run may have been.
+    """
     if isinstance(module, _DROPOUT):
         return module.p > 0
     if any(isinstance(layer, _DROPOUT) and layer.p > 0 for layer in module._modules.values()):
@@ -236,13 +244,20 @@ def _draws(module: torch.nn.Module) -> bool:
     return any("drop" in name and type(value) in (int, float) and value > 0 for name, value in vars(module).items())
 
 
-def _place(module: torch.nn.Module) -> str:
-    """Where its forward stands, "" for torch's own."""
+def _lines_of_forward(module: torch.nn.Module) -> dict[str, Any]:
+    """Where its forward stands, "" for torch's own, and its last line."""
+    nowhere = {"forward": "", "last": 0}
     try:
         code = getattr(inspect.unwrap(module.forward), "__code__", None)
     except Exception as error:
         let_through(error)
-        return ""
+        return nowhere
     if code is None or os.path.abspath(code.co_filename).startswith(_TORCH) or code.co_filename.startswith("<"):
-        return ""
-    return f"{code.co_filename}:{code.co_firstlineno}"
+        return nowhere
+    return {"forward": f"{code.co_filename}:{code.co_firstlineno}", "last": _last_line(code)}
+
+
+def _last_line(code: CodeType) -> int:
+    """Of a function, with those inside it."""
+    own = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+    return max([own, *(_last_line(inner) for inner in code.co_consts if isinstance(inner, CodeType))])

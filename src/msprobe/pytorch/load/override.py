@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -24,7 +25,7 @@ from msprobe.recording.counters import Counters
 __all__ = ["Observe", "Override", "TensorData"]
 
 Entries: TypeAlias = Callable[[], Sequence[str]]
-_MOST_RANGES = 8
+_MOST_RANGES = _MOST_SHOWN = 8
 
 
 class Override:
@@ -36,6 +37,7 @@ class Override:
         entries: gives the module calls whose inputs are replaced, in the place of `load.modules`; asked when a step begins.
         directory: what a relative `load.path` is relative to; "" for the current one.
         finite: what is cast to a narrower dtype stays finite where it was.
+        by_path: a module gets its inputs also where the source has another class at its path.
 
     Raises:
         ConfigError: nothing can be loaded from `load.path`.
@@ -49,6 +51,7 @@ class Override:
         entries: Entries | None = None,
         directory: str = "",
         finite: bool = False,
+        by_path: bool = False,
     ) -> None:
         self.load = load
         self.on = False
@@ -57,10 +60,15 @@ class Override:
         """Since the first start of the step that is running."""
         self._asked = self._began = False
         """Whether there ever was a step to decide on; whether there ever was a start."""
+        self.refused = ""
+        """Why the latest start() raised, "" where none did."""
         self._source = Source(load, directory)
-        self._entries = entries
-        self._wanted: frozenset[str] = frozenset(load.modules)
+        self._entries, self._by_path = entries, by_path
         self._listed: tuple[str, ...] = load.modules
+        """The entries, as the source calls them."""
+        self._recorded: dict[str, str] = {}
+        """The same, as the model calls them -> as the source does; without those that no module of the model fits."""
+        self._invalid: frozenset[str] = frozenset()
         self._told: set[str] = set()
         self._without: list[list[int]] = []
         """First and last of the steps for which there was no source."""
@@ -73,11 +81,13 @@ class Override:
         self._counters = Counters()
         self._repeats = Recomputation()
         self._matched: set[str] = set()
+        self._second: dict[str, int] = {}
+        """Entries that turned out to repeat another call, with the number of that."""
         self._calls = self._repeated = 0
 
     def wants(self, step: int, rank: int | None) -> bool:
         """Whether inputs are replaced in this step and on this rank."""
-        load, self._asked = self.load, True
+        load, self._asked, self.refused = self.load, True, ""
         if load.rank and rank is None:
             self._warn('"load"."rank" is set, but this process has no rank (no process group): nothing is replaced; leave it empty')
         return (not load.step or step in load.step) and (not load.rank or rank in load.rank)
@@ -99,7 +109,7 @@ class Override:
             self._begin_step(step, rank)
         self._look_at(model)
         self._hooks.remove()  # what a stop() before the backward pass has left
-        wanted = {module_of(entry) for entry in self._wanted}
+        wanted = {module_of(entry) for entry in self._recorded}
         self._hooks.put(model, {name: module for name, module in self._names.items() if name in wanted})
         self.on = True
 
@@ -110,7 +120,7 @@ class Override:
             self._here = self._source.of(step, rank)
         except NoSource as problem:
             if first and problem.unclear:
-                self._began = False
+                self._began, self.refused = False, str(problem)
                 raise UsageError(f"[load] {problem}") from None
             if self._without and step == self._without[-1][1] + 1:
                 self._without[-1][1] = step
@@ -121,7 +131,7 @@ class Override:
         if self._entries is not None:
             listed = tuple(self._entries())
             if listed != self._listed:
-                self._listed, self._wanted, self._shape = listed, frozenset(listed), []
+                self._listed, self._shape = listed, []
 
     def _look_at(self, model: Any) -> None:
         """Take the names of the model's modules, and tell which entries mean none of them; once for each model."""
@@ -131,11 +141,27 @@ class Override:
         everything = dict(named_modules(model))
         self._names = {name: module for name, module in everything.items() if not isinstance(module, torch.jit.ScriptModule)}
         self._shape = shape
-        targets = Targets(everything, model)
+        targets = Targets(everything, model, self._here.has if self._here is not None else lambda entry: False)
         invalid = {entry: why for entry in self._listed if (why := targets.why_not_there(entry)) is not None}
+        self._recorded = {entry: entry for entry in self._listed if entry not in invalid}
+        if self._by_path:
+            self._take_by_path(invalid, targets)
+        self._invalid = frozenset(invalid)
         logger.info(f"[load] module validation: {len(self._listed) - len(invalid)}/{len(self._listed)} modules valid in model")
         for entry, why in invalid.items():
             logger.warning(f"[load] invalid module: {entry}: {why}")
+
+    def _take_by_path(self, invalid: dict[str, str], targets: Targets) -> None:
+        """Move entries whose class alone is not the model's from the invalid ones to the others."""
+        found: dict[str, None] = {}
+        for entry in list(invalid):
+            here = targets.by_path(entry)
+            if here is not None and here not in self._recorded:
+                self._recorded[here] = entry
+                del invalid[entry]
+                found[f"{module_of(here)} ({module_of(entry).rpartition('.')[2]})"] = None
+        if found:
+            self._warn(f"modules whose class is another one in the source (in parentheses) get their inputs by path: {_shown(list(found))}")
 
     def stop(self) -> None:
         """No more inputs are replaced, and entries that never came are told.
@@ -147,9 +173,10 @@ class Override:
             return
         self.on = False
         self._hooks.remove(but=frozenset(self._still_to_repeat()))
-        never = [entry for entry in self._listed if entry not in self._matched]
+        here = {recorded: entry for entry, recorded in self._recorded.items()}
+        never = [entry for recorded in self._listed if (entry := here.get(recorded, recorded)) not in self._matched]
         if never:
-            told = ", ".join(missed(never, self._names, self._counters, self._hooks.compiled_later()))
+            told = ", ".join(missed(never, self._counters, self._hooks.compiled_later(), self._invalid))
             if told not in self._told:
                 self._told.add(told)
                 logger.warning(f"[load] {len(never)} module(s) were configured but never matched during step {self._step}: {told}")
@@ -158,13 +185,18 @@ class Override:
         waiting = self._repeats.waiting()
         return {module for module, numbers in waiting.items() if any(f"{module}.forward.{n}" in self._matched for n in numbers)}
 
-    def end_step(self) -> None:
-        """The step ends: calls are counted from 0 again, and what was replaced is told in a line."""
+    def end_step(self, by_user: bool = True) -> None:
+        """The step ends: calls are counted from 0 again, and what was replaced is told in a line.
+
+        Args:
+            by_user: who called step(); else the process ends.
+        """
         self.stop()
         if not self.in_step:
             return
         self.in_step = False
-        for module in self._still_to_repeat():
+        failing = sys.exc_info()[0] is not None  # of a step that is broken off, in `finally` or `except`, no backward pass comes
+        for module in self._still_to_repeat() if by_user and not failing else ():
             self._warn(
                 f"step() came before the backward pass of {module}, whose inputs were replaced under torch.utils.checkpoint: its "
                 "repetition sees the inputs as they arrive, so gradients are wrong; call step() after backward()"
@@ -174,15 +206,29 @@ class Override:
         if replaced:
             again = f", and again in {_count(self._repeated, 'call')} repeated for the backward pass" if self._repeated else ""
             logger.info(f"[load] step {self._step}: replaced {_count(replaced, 'input')} of {_count(self._calls, 'call')}{again}")
+        self._tell_second()
         self._counters = Counters()
         self._repeats.clear()
         self._matched.clear()
+        self._second.clear()
         self._inputs.replaced = self._calls = self._repeated = 0
+
+    def _tell_second(self) -> None:
+        if not self._second or self._entries is not None:  # who gives the entries knows
+            return
+        listed = [f"{entry} is the recomputation of forward.{origin}" for entry, origin in self._second.items()]
+        self._warn(
+            f"of the named calls {_count(len(listed), 'is no call of its own', 'are no calls of their own')}, by activation checkpointing: "
+            f"{_shown(listed)}. A recomputation gets by itself what its first call got, and other values there make gradients wrong; "
+            "it is counted, so what comes after it, such as a second micro-batch, has a later number"
+        )
 
     def at_exit(self) -> None:
         """The process ends: so does the step, and a run in which nothing could be replaced says so."""
-        self.end_step()
-        if not self._asked:
+        self.end_step(by_user=False)
+        if self.refused and not self._began:
+            logger.warning(f"[load] nothing was replaced: {self.refused.removeprefix('[load] ')}")
+        elif not self._asked:
             logger.warning("[load] nothing was replaced: start() was never called")
         elif (without := sum(last - first + 1 for first, last in self._without)) > 1:
             logger.warning(f"[load] nothing was replaced in {without} steps, for which there was no source: {_ranges(self._without)}")
@@ -219,23 +265,25 @@ class Override:
         number = self._counters.take(name) if self.on else self._counters.peek(name)
         origin = self._repeats.origin(name, number)
         entry = f"{name}.forward.{number}"
-        repeats = not self.on or entry not in self._wanted
+        repeats = not self.on or entry not in self._recorded
         if repeats:
             if origin is None:
                 self._tell_unknown_repetition(name)
                 return None
             entry = f"{name}.forward.{origin}"
-            if entry not in self._wanted:
+            if entry not in self._recorded:
                 return None
         else:
             self._matched.add(entry)
+            if origin is not None:
+                self._second[entry] = origin
         if self._here is None:
             return None
         if torch.jit.is_tracing():
             self._warn(f"{entry} was called by torch.jit.trace, where inputs are not replaced")
             return None
         before = self._inputs.replaced
-        exchanged = self._inputs.exchange(self._here, entry, args, kwargs, silent=repeats)
+        exchanged = self._inputs.exchange(self._here, entry, args, kwargs, silent=repeats, recorded=self._recorded[entry])
         if exchanged is not None and repeats:
             self._repeated += 1
             self._inputs.replaced = before
@@ -258,5 +306,9 @@ def _ranges(found: list[list[int]]) -> str:
     return ", ".join(shown) + (" and more" if len(found) > _MOST_RANGES else "")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _shown(words: list[str]) -> str:
+    return ", ".join(words[:_MOST_SHOWN]) + (f" and {len(words) - _MOST_SHOWN} more" if len(words) > _MOST_SHOWN else "")
+
+
+def _count(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from msprobe.format.tensor_file import TensorData
 from msprobe.pytorch import torch_internals
 
 _ROLES = {"input": "input_args", "kwargs": "input_kwargs"}
+_IN_NAMES = (".input.", ".kwargs.")
 _MOST_NAMED = 8
 
 
@@ -102,6 +104,7 @@ class StepSource:
         self._tensors = directory / layout.TENSORS
         self._records: dict[str, Any] | None = None
         self._dump: Dump | None = None
+        self._calls: frozenset[str] | None = None
 
     def why_missing(self, entry: str) -> tuple[str, bool]:
         """What dump.json says of why a call has no files, "" if nothing; and whether that holds for all calls."""
@@ -113,6 +116,20 @@ class StepSource:
         if dump.level == "L1":
             return "the dump was recorded at level L1, which has no modules; L0 and mix do", True
         return ("" if entry in dump.data else "the dump has no such call"), False
+
+    def has(self, entry: str) -> bool:
+        """Whether a call was recorded, by dump.json, or by the names of the files where there is none that can be read."""
+        if self._calls is None:
+            try:
+                self._record(entry, "input", ())
+            except DumpFormatError:
+                self._records = None  # told when the first tensor is looked for
+            known = set(self._records or ())
+            if not known:
+                with contextlib.suppress(OSError):
+                    known = {name.partition(mark)[0] for name in os.listdir(self._tensors) for mark in _IN_NAMES if mark in name}
+            self._calls = frozenset(known)
+        return entry in self._calls
 
     def find(self, entry: str, role: str, path: tuple[str, ...]) -> tuple[Path, TensorData | None]:
         """The file of one tensor, and its values where it needs no file: an empty tensor has none.

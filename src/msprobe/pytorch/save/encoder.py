@@ -35,6 +35,7 @@ class _Noting(Encoder):
     def _no_record(self, kind: type, path: Path, side: Side) -> Record:
         """Nobody is to take its null for a None."""
         self._report(side.entry, f" {'.'.join(path)}: a {class_name(kind)} is no kind of value that is recorded")
+        return super()._no_record(kind, path, side)
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         record = super()._unusual(tensor, path, side)
@@ -60,8 +61,8 @@ def make_encoder(config: Config, writer: StepWriter, saver: TensorSaver | None, 
     mode = config.section.summary_mode
     holds = OF_MODE[mode if isinstance(mode, str) else "statistics"]
     if isinstance(writer, HoldingWriter):
-        return StagedSavedEncoder(saver, unrecorded.report, holds, Staging(writer, unrecorded.report))
-    return SavedEncoder(saver, unrecorded.report, holds, md5_last=True)
+        return StagedSavedEncoder(saver, unrecorded.report, holds, Staging(writer, unrecorded.report), writer.note_unread)
+    return SavedEncoder(saver, unrecorded.report, holds, md5_last=True, note=writer.note_unread)
 
 
 def blank(record: Record) -> Record:

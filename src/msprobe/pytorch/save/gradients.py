@@ -79,6 +79,7 @@ class SavedGradient:
             except Exception as error:
                 let_through(error)
                 everything.unrecorded.report(self.key, f" {'.'.join(path)}: its gradient cannot be followed: {error!r}")
+                everything.writer.note_unread((self.key, "", path, "a gradient that could not be followed"))
             else:
                 self.hooks += 1
         self._entry(0)

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from msprobe.format import names
+from msprobe.format.unread import Unread
 from msprobe.log import logger
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump, EarlierStep
 from msprobe.pytorch.dump.checks.entry_names import forward_of, kind_of
 from msprobe.pytorch.dump.checks.held_tensors import HeldTensors, record_at
 from msprobe.pytorch.dump.checks.same_records import STATISTICS, Verdict, verdict
 from msprobe.pytorch.dump.checks.taken_in import Place, Taken, compare_taken, in_words, place_in_words
-from msprobe.pytorch.dump.checks.unread import CheckedEncoder, UnreadPlaces, marked
+from msprobe.pytorch.dump.checks.unread import CheckedEncoder, UnreadPlaces, marked, marked_as_listed
 
 _MOST_TOLD = 20
 _MOST_NAMED = 1000
@@ -49,6 +50,7 @@ class BenchCheck:
         self._theirs = dict(step.data) if step is not None else {}
         self._outputs = keep_output and any("output" in entry for entry in self._theirs.values() if isinstance(entry, dict))
         """Both runs have recorded outputs; an entry without one is that of a call that gave out nothing."""
+        self._unread = step.unread if step is not None else Unread({})
         self._ours_made = step is not None and step.ours
         # The existing tool takes means and norms in the tensor's own precision.
         self._statistics = STATISTICS if self._ours_made else ("Max", "Min")
@@ -93,6 +95,8 @@ class BenchCheck:
             places = self.unread_places.take(name)
             if not self._earlier.ended:
                 theirs = self._theirs.pop(name, None)
+                if self._unread and isinstance(theirs, dict):
+                    theirs = marked_as_listed(name, theirs, self._unread)
                 if theirs is None:
                     self.missing += 1
                 elif self._is_difference(name, marked(data, places), theirs):

@@ -10,6 +10,7 @@ from typing import Any
 from msprobe.config import Config
 from msprobe.errors import ConfigError, DumpFormatError
 from msprobe.format import layout, reader
+from msprobe.format.unread import Unread
 from msprobe.log import logger
 
 _COMPARABLE = ("statistics", "tensor")
@@ -23,11 +24,13 @@ class EarlierStep:
         directory: where it lies.
         data: entry name -> value.
         ours: this tool made it: what it says of means, norms and gradients is computed as here.
+        unread: which nulls in it stand for values.
     """
 
     directory: Path
     data: dict[str, Any]
     ours: bool
+    unread: Unread
 
 
 class EarlierDump:
@@ -127,10 +130,11 @@ def _read(directory: Path) -> EarlierStep:
     if dump.task not in _COMPARABLE:
         raise DumpFormatError(f'{dump.path} was recorded with task "{dump.task}"; what can be compared is "statistics" and "tensor"')
     try:
-        ours = "msprobe" in reader.read_meta(directory)
+        meta = reader.read_meta(directory)
+        ours = "msprobe" in meta
     except DumpFormatError:
-        ours = True  # there is a meta.json, which the existing tool does not write
-    return EarlierStep(directory, dump.data, ours)
+        meta, ours = {}, True  # there is a meta.json, which the existing tool does not write
+    return EarlierStep(directory, dump.data, ours, Unread(meta))
 
 
 def _summary_mode(record: Any) -> str | None:

@@ -26,7 +26,7 @@ def verdict(ours: Any, theirs: Any, *, plain: bool, statistics: tuple[str, ...] 
     Tensors are compared by dtype, shape and checksum, and by their statistics where one of them has no checksum of the other's kind.
 
     Args:
-        ours, theirs: records. Ours has `Unread` where null stands for a value; of theirs nobody knows.
+        ours, theirs: records, with `Unread` where null stands for a value, as far as that is known.
         plain: numbers, texts and so on count too, not only tensors.
         statistics: those that are worth comparing.
     """

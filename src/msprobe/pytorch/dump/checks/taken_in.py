@@ -47,9 +47,9 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
     if "input_args" in ours and "input_args" in theirs:
         known = True
         here, there = _by_place(ours), _by_place(theirs)
-        for place in [place for place in here if here[place] is Unread.LEFT_OUT]:  # as where no input is recorded: it says nothing
-            known = False
-            del here[place]
+        for place in [place for side in (here, there) for place in side if side[place] is Unread.LEFT_OUT]:
+            known = False  # as where no input is recorded: it says nothing
+            here.pop(place, None)
             there.pop(place, None)
         for place in [place for place in here if place in there]:
             a, b = here.pop(place), there.pop(place)
@@ -62,9 +62,10 @@ def compare_taken(ours: dict[str, Any], theirs: dict[str, Any], statistics: tupl
             else:
                 verdicts.append(same)
         _pair_up(here, there, statistics, verdicts)
-        if any(isinstance(here[place], Unread) for place in here):  # its counterpart may be one of their nulls, under another name
+        # Its counterpart may be a null of the other side, under another name.
+        if any(isinstance(value, Unread) for value in (*here.values(), *there.values())):
             verdicts.append(Verdict.UNKNOWN)
-            here = {place: value for place, value in here.items() if not isinstance(value, Unread)}
+            here, there = ({place: value for place, value in side.items() if not isinstance(value, Unread)} for side in (here, there))
         arguments += [(place, f"is there in this run only ({_shown(value)})") for place, value in here.items() if value is not None]
         arguments += [(place, f"is there in the earlier run only ({_shown(value)})") for place, value in there.items() if value is not None]
     return Taken(together(verdicts), tuple(arguments), others[0] if others else None, known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, cast
@@ -10,11 +9,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from msprobe.format import unread
+from msprobe.format.unread import LEFT_OUT, Note
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump import summaries, unusual
-from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Save, Side
+from msprobe.pytorch.dump.encoder import Encoder, NoResult, Path, Record, Save, Side
 from msprobe.pytorch.dump.summaries import Holds
 
+_LABELS = {"input_args": "input", "input_kwargs": "input", "input": "input", "output": "output", "parameters": "parameters"}
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -51,6 +53,34 @@ def marked(data: dict[str, Any], places: dict[tuple[str, Path], Unread]) -> dict
     return data
 
 
+def kind_of(what: str) -> Unread:
+    """What meta.json says of such a null, in words, as one of the two kinds."""
+    return Unread.LEFT_OUT if what == LEFT_OUT else Unread.OBJECT
+
+
+def marked_as_listed(name: str, data: dict[str, Any], listed: unread.Unread) -> dict[str, Any]:
+    """An entry of an earlier dump with `Unread` where its meta.json lists one.
+
+    Args:
+        name, data: the entry.
+        listed: what meta.json lists.
+    """
+    if name not in listed.entries and listed.complete:
+        return data
+    return {part: _marked(f"{name}.{_LABELS[part]}", record, listed) if part in _LABELS else record for part, record in data.items()}
+
+
+def _marked(name: str, record: Any, listed: unread.Unread) -> Any:
+    if record is None:
+        what = listed.what(name)
+        return None if what is None else kind_of(what)
+    if type(record) is list:
+        return [_marked(f"{name}.{i}", item, listed) for i, item in enumerate(record)]
+    if type(record) is dict and not isinstance(record.get("type"), str):
+        return {key: _marked(f"{name}.{key}", item, listed) for key, item in record.items()}
+    return record
+
+
 def _put(record: Any, path: Path, what: Unread) -> Any:
     """A copy as far as `path` leads; the record itself where that leads to no null."""
     if not path:
@@ -71,29 +101,29 @@ class CheckedEncoder(Encoder):
     Args:
         save, report, holds: of `Encoder`.
         places: where it is noted.
+        note: of `Encoder`.
     """
 
-    def __init__(self, save: Save | None, report: Callable[[str, str], None], holds: Holds, places: UnreadPlaces) -> None:
-        super().__init__(save, report, holds)
+    def __init__(
+        self,
+        save: Save | None,
+        report: Callable[[str, str], None],
+        holds: Holds,
+        places: UnreadPlaces,
+        note: Callable[[Note], None] | None = None,
+    ) -> None:
+        super().__init__(save, report, holds, note=note)
         self._places = places
 
-    def value(self, value: Any, path: Path, side: Side) -> Record:
-        """See `Encoder.value`."""
-        record = super().value(value, path, side)
-        if record is None and value is not None:
-            self._places.note(side, path, Unread.OBJECT)
-        return record
+    def unread(self, path: Path, side: Side, what: str) -> Record:
+        """See `Encoder.unread`."""
+        self._places.note(side, path, kind_of(what))
+        return super().unread(path, side, what)
 
-    def left_out(self, path: Path, side: Side) -> Record:
-        """See `Encoder.left_out`."""
-        self._places.note(side, path, Unread.LEFT_OUT)
-        return None
-
-    def output(self, value: Any, side: Side) -> list[Record]:
-        """See `Encoder.output`."""
-        if value is None and sys.exc_info()[0] is not None:  # a module that is left by an exception has None too
-            self._places.note(side, ("0",), Unread.OBJECT)
-        return super().output(value, side)
+    def no_result(self, result: NoResult, side: Side) -> Record:
+        """See `Encoder.no_result`."""
+        self._places.note(side, ("0",), Unread.OBJECT)
+        return super().no_result(result, side)
 
 
 class PartsEncoder(CheckedEncoder):
@@ -103,8 +133,15 @@ class PartsEncoder(CheckedEncoder):
     """
 
 
-    def __init__(self, save: Save | None, report: Callable[[str, str], None], holds: Holds, places: UnreadPlaces) -> None:
-        super().__init__(save, report, holds, places)
+    def __init__(
+        self,
+        save: Save | None,
+        report: Callable[[str, str], None],
+        holds: Holds,
+        places: UnreadPlaces,
+        note: Callable[[Note], None] | None = None,
+    ) -> None:
+        super().__init__(save, report, holds, places, note)
         # What is not in the table is handed to `_described`.
         self.table = {dtype: row for dtype, row in summaries.table(holds).items() if dtype is not torch.complex128}
 

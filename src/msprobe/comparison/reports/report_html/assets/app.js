@@ -21,11 +21,14 @@ class App {
     this.model.filter(this._filter());
     this.view.show(this.model);
     this._chips();
-    if (pair.first !== null && pair.first !== undefined) await this.goToFirst();
+    const wanted = options.node;
+    if (wanted !== undefined && wanted >= 0 && wanted < this.model.calls + this.model.rowCount) await this._go(wanted);
+    else if (wanted === undefined && pair.first !== null && pair.first !== undefined && this.model.kept[pair.first]) await this.goToFirst();
     else {
       this._openFew();
       this.overview();
     }
+    if (this._isFiltered()) this.refilter(); // what was looked for in one step is looked for in the next
     document.documentElement.dataset.ready = "1";
     if (options.loading) document.documentElement.dataset.ms = Math.round(performance.now());
   }
@@ -46,16 +49,28 @@ class App {
     const first = this.pair.first;
     this.model.expanded[first] = 1;
     if (!this.model.kept[first]) this.clear();
-    this.model.reveal(first);
+    await this._go(first);
+  }
+
+  async _go(node) {
+    this.model.reveal(node);
     this.model.flatten();
-    this.view.select(first, { quiet: true, centre: true });
-    await this.selected(first);
+    this.view.select(node, { quiet: true, centre: true });
+    await this.selected(node);
+  }
+
+  // The place in the address: a reload, or a link that was passed on, leads there again.
+  _place(node) {
+    try {
+      history.replaceState(null, "", `#${this.pair.number}.${node}`);
+    } catch { /* a page without an address of its own, as in a frame */ }
   }
 
   async selected(node) {
     document.documentElement.dataset.shown = "";
     await showCall(this.pane, this.model, node, (other) => this.view.select(other));
     document.documentElement.dataset.shown = String(node);
+    this._place(node);
     this._status();
   }
 
@@ -64,11 +79,14 @@ class App {
     this.pane.replaceChildren(...overviewOf(this.pair, this));
     this.pane.scrollTop = 0;
     document.documentElement.dataset.shown = "overview";
+    this._place("overview");
   }
 
   _filter() {
     return { results: this.state.results.size ? this.state.results : null, direction: this.state.direction, text: this.state.text };
   }
+
+  _isFiltered() { return this.model.active || Boolean(this.state.direction); }
 
   refilter() {
     const model = this.model;
@@ -124,7 +142,7 @@ class App {
   _chips() {
     const counts = this.pair.counts;
     this.chips.replaceChildren(...RESULTS.map((result, rank) => make("button", {
-      class: `chip ${result.letter}`, "aria-pressed": String(this.state.results.has(rank)), disabled: !counts[result.word], title: `show only ${result.word}: ${result.meaning}`,
+      class: `chip ${result.letter}`, "aria-pressed": String(this.state.results.has(rank)), disabled: !counts[result.word] && !this.state.results.has(rank), title: `show only ${result.word}: ${result.meaning}`,
       "data-result": result.word,
       onclick: () => { if (!this.state.results.delete(rank)) this.state.results.add(rank); this.refilter(); },
     }, make("span", { class: "sign" }, result.sign), count(counts[result.word] || 0), make("span", { class: "unseen" }, result.word))));
@@ -137,7 +155,7 @@ class App {
 
   _status() {
     const model = this.model;
-    const text = model.active
+    const text = this._isFiltered()
       ? `${count(model.hits.length)} of ${count(model.tree.recorded)} calls`
       : `${count(model.tree.recorded)} calls${model.showsRows ? `, ${count(model.rowCount)} values` : ""}`;
     byId("status").textContent = text;
@@ -195,7 +213,9 @@ const start = async () => {
     document.documentElement.dataset.ready = "1";
     return;
   }
-  await app.choose(INDEX.pairs[INDEX.start], { loading: true });
+  const [, number, node] = /^#(\d+)\.(\d+|overview)$/.exec(location.hash) || [];
+  const there = INDEX.pairs.find((pair) => String(pair.number) === number);
+  await app.choose(there || INDEX.pairs[INDEX.start], { loading: true, node: there ? (node === "overview" ? -1 : Number(node)) : undefined });
 };
 
 start().catch((error) => {

@@ -1,5 +1,9 @@
 // Elements are made by hand and filled with textContent alone: no text of a dump is ever read as HTML.
 
+// Characters that show nothing, or turn the text around them about, are spelled out: two names that differ must look different.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]/g;
+const visible = (text) => text.replace(UNSEEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 const make = (tag, options, ...children) => {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(options || {})) {
@@ -9,7 +13,7 @@ const make = (tag, options, ...children) => {
     else element.setAttribute(key, value === true ? "" : value);
   }
   for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false) element.append(child);
+    if (child !== null && child !== undefined && child !== false) element.append(typeof child === "string" ? visible(child) : child);
   }
   return element;
 };

@@ -7,16 +7,16 @@ const shown = (value) => (value === null || value === undefined ? "–" : String
 const parted = (value, other) => {
   const text = shown(value), against = shown(other);
   if (text === against || value === null || other === null || value === undefined || other === undefined) {
-    return [document.createTextNode(text)];
+    return [visible(text)];
   }
   if (!NUMERIC.test(text) || !NUMERIC.test(against)) return [make("mark", {}, text)];
   let same = 0;
   while (same < text.length && text[same] === against[same]) same++;
-  if (exponentOf(text) !== exponentOf(against)) same = 0;
-  return [document.createTextNode(text.slice(0, same)), make("mark", {}, text.slice(same) || " ")];
+  if (magnitudeOf(text) !== magnitudeOf(against)) same = 0; // 12.5 and 1.25 have no digit in common
+  return [visible(text.slice(0, same)), make("mark", {}, text.slice(same) || " ")];
 };
 
-const exponentOf = (text) => (/e(.*)$/i.exec(text) || ["", ""])[1];
+const magnitudeOf = (text) => `${/^-?\d*/.exec(text)[0].length} ${(/e(.*)$/i.exec(text) || ["", ""])[1]}`;
 
 // A shorter form for metrics, where the first digits tell all; the full one is the element's title.
 const brief = (value) => {

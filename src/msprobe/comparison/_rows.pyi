@@ -1,0 +1,3 @@
+from typing import Any
+
+def rows_of(entry: str, parts: dict[str, Any], twins: tuple[Any, ...], context: tuple[Any, ...], /) -> tuple[Any, ...] | None: ...
