@@ -199,6 +199,8 @@ def test_scripts_that_do_not_record(scripts: Scripts, source: str, message: str)
     scripts.record(scripts.write(IN_PLACE))
     with pytest.raises(UsageError, match=message):
         scripts.isolate(scripts.write(source, "other.py"))
+    log = scripts.directory / "isolate" / "run1" / "output.log"
+    assert "WARNING" not in log.read_text()  # the user has selected no steps
 
 
 def test_a_step_that_never_comes(scripts: Scripts) -> None:

@@ -60,6 +60,8 @@ debugger.step()
 PORT = LIBRARY
 for _theirs, _ours in (
     ("hidden, positions=None, use_cache=None", "hidden"),
+    ("class Attention(nn.Module)", "class Dense(nn.Linear):\n    pass\n\nclass Attention(nn.Module)"),
+    ("Attention(), nn.Linear(8, 8)", "Attention(), Dense(8, 8)"),
     ("k, v = self.k(hidden), self.v(hidden)", 'k, v = self.k(hidden), self.v(hidden) * (-1 if "swap" in FAULT else 1)'),
     ("x, positions=None, use_cache=None", "x"),
     ("hidden=x, positions=positions, use_cache=use_cache", "x"),
@@ -79,6 +81,8 @@ def test_a_port_with_fewer_arguments_and_other_containers(scripts: Scripts) -> N
     result = scripts.isolate(command)
     assert not result.found and not result.verdict.suspects
     assert any("are called with other arguments, which explain nothing that is wrong: positions" in text for text in result.verdict.remarks)
+    by_place = "no golden input was given to 3 module calls, the first: model.layers.0.attention (Attention); judged on what arrived there"
+    assert by_place in result.verdict.remarks  # and not to those where a Dense stands for a Linear
 
     result = scripts.isolate(command, "swap rest")
     assert [(suspect.kind, suspect.call) for suspect in result.verdict.suspects] == [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import Measured
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
+from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
@@ -76,6 +77,9 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
         how_much = explained(measure) if ours.dtype == theirs.dtype else ""
         yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}{': ' if how_much else ''}{how_much}")
+        looks_like = hint(ours, theirs, measure) if ours.dtype == theirs.dtype and measure.agreement is Agreement.DIFFERENT else ""
+        if looks_like:
+            yield Line(f"    {looks_like}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -96,7 +96,9 @@ def trail_of(compared: Compared, order: Sequence[MeasuredCall]) -> Trail:
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
     label = compared.pair.label
     rank = int(label[4:]) if label.startswith("rank") and label[4:].isdecimal() else None
-    starts = {call.name for call in (findings.first.call if findings.first is not None else None, findings.unmatched) if call is not None}
+    starts = {findings.first.shows_at} if findings.first is not None else set[str]()
+    if findings.unmatched is not None:
+        starts.add(findings.unmatched.name)
     position = next((index for index, call in enumerate(order) if call.name in starts), None) if starts else None
     return Trail(rank, bound, position, links_of(order, rank) if rank is not None else ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.comparison.calls import MeasuredCall
@@ -28,6 +28,7 @@ class Compared:
         findings: the search for the first difference.
         stacks, golden_stacks: entry name -> frames; None: the target has no stack.json; the golden one is
             read only where something differs.
+        saved_at: key of a debug.json -> frames, of the target; `golden_stacks` are those of the golden dump then.
         parents, golden_parents: construct.json, entry name -> name of the module around it.
         other_calls: the dumps were made by different tools or at different levels: a call without partner says nothing.
         truths: for each call what the reference says of its rows; None without `--reference`.
@@ -52,3 +53,9 @@ class Compared:
     truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None
     not_recorded: NotRecorded = NOTHING
+    saved_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def frames(self) -> Mapping[str, Sequence[str]]:
+        """Entry name -> frames, of the target, wherever they were recorded."""
+        return self.stacks or self.saved_at

@@ -43,6 +43,8 @@ class FirstDifference:
         dtypes_from_here: no call before it has another dtype on each side.
         other_calls: when the call at fault is a module, the calls inside it are not the same ones on both sides.
         reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
+        shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
+        opens_backward: it is an input of the first backward call that both sides recorded.
         inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
@@ -58,6 +60,8 @@ class FirstDifference:
     dtypes_from_here: bool = False
     other_calls: bool = False
     reordered: bool = False
+    shows_at: str = ""
+    opens_backward: bool = False
     inputs_partly_unknown: bool = False
 
     @property
@@ -138,7 +142,7 @@ def find(
         beyond = search.run(Agreement.DIFFERENT, attributes=False)
     position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
     unmatched = order[position] if position is not None else None
-    earlier = position is not None and (first is None or position < search.index[first.call.name])
+    earlier = position is not None and (first is None or position < search.index[first.shows_at])
     harmless, around, whole = search.around_unmatched(unmatched, again) if unmatched is not None else (False, "", False)
     findings = Findings(exact, first, value, beyond, unmatched, earlier, harmless, around, whole)
     if findings.leading is beyond and beyond is not None and beyond.kind in ("output", "parameter", "argument"):
@@ -211,12 +215,14 @@ class _Search:
             owner = around[0] if around else None
             if owner is not None and owner.parameters >= bound and owner.inputs < bound:
                 return self._make("parameter", owner, bound, ("parameters",))
-            module = next((outer for outer in around if outer.inputs < bound and outer.parameters < bound), None)
-            if module is not None:
-                return self._make("own code", call, bound, ("input",), module=module.name)
+            place = next((i for i, outer in enumerate(around) if outer.inputs < bound and outer.parameters < bound), len(around))
+            # A module inside hands on what it was given itself: the code at fault makes the call whose input is the outermost to differ.
+            given = next((outer for outer in reversed(around[:place]) if self._is_handed(outer, bound)), call)
+            if place < len(around):
+                return self._make("own code", given, bound, ("input",), module=around[place].name, shows_at=call)
             if not some_before:
                 return self._make("first input", call, bound, ("input",))
-            return self._make("input", call, bound, ("input",))
+            return self._make("input", given, bound, ("input",), shows_at=call)
         if call.parts.direction == "parameters_grad":
             return self._make("gradient", call, bound, ("parameters_grad",))
         inner = self._innermost(call, bound)
@@ -230,7 +236,8 @@ class _Search:
         for roles in (("input", "parameters"), ("output",)):
             if rows := _of_grad(call, *roles):
                 break
-        return FirstDifference("requires_grad", call, rows, next(self._ancestors(call.name), None), None, None, False, call.parameters)
+        around = next(self._ancestors(call.name), None)
+        return FirstDifference("requires_grad", call, rows, around, None, None, False, call.parameters, shows_at=call.name)
 
     def _innermost(self, call: MeasuredCall, bound: Agreement) -> MeasuredCall:
         """The first call inside a module that starts the difference. A backward entry of a module may stand before those inside it."""
@@ -281,7 +288,16 @@ class _Search:
                 last, others = other.name, others or not other.matched
         return (None, True) if others else (last, False)
 
-    def _make(self, kind: Kind, call: MeasuredCall, bound: Agreement, roles: tuple[str, ...], module: str | None = None) -> FirstDifference:
+    def _make(
+        self,
+        kind: Kind,
+        call: MeasuredCall,
+        bound: Agreement,
+        roles: tuple[str, ...],
+        module: str | None = None,
+        shows_at: MeasuredCall | None = None,
+    ) -> FirstDifference:
+        shown = call.name if shows_at is None else shows_at.name
         rows = tuple(_differing(call, bound, roles))
         container = module if module is not None else next(self._ancestors(call.name), None)
         around = self.by_name.get(container) if container is not None else None
@@ -299,11 +315,25 @@ class _Search:
             all(row.measure is not None and row.measure.agreement < Agreement.DIFFERENT for row in rows),
             parameters,
             dtypes,
-            self.index[call.name] <= self.first_dtype,
+            self.index[shown] <= self.first_dtype,
             other_calls,
             bool(rows) and all(map(_is_reordered, rows)),
+            shown,
+            self._opens_backward(shown) if kind in ("input", "first input") else False,
             inputs_partly_unknown(around if kind == "own code" and around is not None else call),
         )
+
+    def _opens_backward(self, name: str) -> bool:
+        """Whether it is a backward call, and none was recorded before it."""
+        if self.by_name[name].parts.direction != "backward":
+            return False
+        return not any(call.matched and call.parts.direction == "backward" for call in self.order[: self.index[name]])
+
+    @staticmethod
+    def _is_handed(outer: MeasuredCall, bound: Agreement) -> bool:
+        """Whether a tensor that a module is given differs; a plain argument alone need not have to do with what differs inside."""
+        rows = _differing(outer, bound, ("input",))
+        return any(row.pair.target is not None and row.pair.target.kind == "tensor" for row in rows)
 
     @staticmethod
     def _only_arguments(call: MeasuredCall, bound: Agreement) -> bool:

@@ -37,14 +37,17 @@ def _sentence(difference: FirstDifference) -> str:
         return f"the gradient of {keys} in {call} differs (everything before it agrees)"
     if difference.kind == "requires_grad":
         return _requires_grad(difference, inside)
+    if difference.call.parts.direction == "backward" and difference.kind in ("first input", "input"):
+        return f"{keys} of {call}{inside} {differ}; {_before_backward(difference)}"
     if difference.kind == "first input" and difference.of_weights:
         return f"{'weights' if len(difference.rows) > 1 else 'the weight'} {keys} of the first call, {call}{inside}, {differ}"
     if difference.kind == "first input":
         return f"inputs of the first call differ: {keys} of {call}{inside}"
     if difference.kind == "own code":
+        follows = ": the code that follows that call in the forward" if difference.call.parts.direction == "backward" else ""
         return (
             f"{module}, before it calls {call} (its inputs agree{_as_far(difference)}, {keys} of that call {differ}, "
-            "and no call in between gave a difference)"
+            f"and no call in between gave a difference){follows}"
         )
     if difference.kind == "sequence":
         here, there = (name or "no module" for name in (module, difference.golden_module))
@@ -60,6 +63,22 @@ def _sentence(difference: FirstDifference) -> str:
     if difference.other_calls:
         own = "; the calls inside it are not the same ones on both sides"
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
+
+
+def _before_backward(difference: FirstDifference) -> str:
+    """What runs before a backward call is what follows it in the forward."""
+    if difference.dtypes is not None:  # that is said to be the reason
+        return "no recorded call before it gave a difference"
+    if not difference.opens_backward:
+        return (
+            "no recorded call before it gave a difference: what comes into its backward pass is made by the code that follows it in the "
+            "forward, up to the loss"
+        )
+    code = "code outside of modules" if difference.call.parts.is_module else "code that was not recorded"
+    return (
+        "it is the first recorded call of the backward pass, and no recorded call before it gave a difference: what follows it in the "
+        f"forward up to the loss, {code}, changed"
+    )
 
 
 def listed(names: Sequence[str]) -> str:

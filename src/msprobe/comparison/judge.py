@@ -14,7 +14,7 @@ from msprobe.comparison.judging.absent import REASON as ABSENT
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
-from msprobe.comparison.names import forward_of
+from msprobe.comparison.names import forward_of, gradient_of
 from msprobe.comparison.rows import Row
 
 Mode = Literal["statistics", "tensor", "md5", "structure"]
@@ -58,6 +58,7 @@ INPUT_OVERWRITTEN = "warning: The input differs; the call overwrites it, so it m
 PARAMETER = "error: The parameter differs."
 SAVED = "error: The saved value differs."
 SAVED_SLIGHT = "warning: The saved value differs by more than rounding."
+SAVED_FOLLOWS = "warning: follows: The gradient of the saved value differs, as something that came before it does."
 GRADIENT = "error: The gradient differs although everything before it agrees."
 GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it do."
 CHECKSUM_FOLLOWS = "follows: Something before it differs."
@@ -156,6 +157,8 @@ def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, 
         came_in = max(came_in, forward.inputs, forward.parameters, forward.outputs)
     if call.parts.direction == "parameters_grad" and explained:
         came_in = Agreement.DIFFERENT  # gradients add up over all uses of the parameter
+    if call.parts.direction == "debug" and explained and by_name.get(gradient_of(call.name) or "") is not None:
+        came_in = Agreement.DIFFERENT  # it flowed through what was computed from the values, and from the gradients behind it
     sources = [measure for (ours, _), measure in call.rows if measure is not None and ours is not None and _is_source(ours)]
     return _Context(
         mode,
@@ -245,8 +248,8 @@ def _only_follows(context: _Context) -> bool:
 
 def _reference_output_rules(measure: Measure, context: _Context, errors: list[str], warnings: list[str]) -> None:
     """The existing tool's rules for outputs, each on the output that breaks it."""
-    if returns_memory(context.call.parts) or context.call.outputs is Agreement.UNKNOWN:
-        return
+    if returns_memory(context.call.parts) or context.call.outputs is Agreement.UNKNOWN or context.call.parts.direction == "debug":
+        return  # what was saved by hand has no inputs that the rules could hold it against
     if context.mode == "tensor":
         _tensor_rules(measure, context, errors, warnings)
         return
@@ -284,6 +287,8 @@ def _value_rule(ours: Row, theirs: Row, measure: Measure, context: _Context) -> 
         return MEMORY
     if ours.role == "parameters_grad":
         return GRADIENT_FOLLOWS if context.came_in is Agreement.DIFFERENT else GRADIENT
+    if context.came_in is Agreement.DIFFERENT and context.call.parts.direction == "debug":
+        return SAVED_FOLLOWS
     if context.came_in is Agreement.DIFFERENT or context.call.outputs is Agreement.UNKNOWN:
         return OUTPUT_FOLLOWS
     bound = slight_of(ours.dtype, theirs.dtype)

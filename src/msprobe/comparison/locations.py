@@ -24,7 +24,7 @@ def location(difference: FirstDifference | None, stacks: Stacks, golden_stacks: 
     golden = locate(frames_of(partner.name, golden_stacks))[0] if partner is not None else None
     same = golden is None or user is None or golden.source == user.source
     inner = locate(frames_of(difference.last_inner, stacks))[0] if difference.last_inner is not None else None
-    return Location(user, library, None if same else golden, inner)
+    return Location(user, library, None if same else golden, inner if inner != user else None)
 
 
 def unmatched_frame(findings: Findings, stacks: Stacks, golden_stacks: Stacks) -> Frame | None:

@@ -31,6 +31,7 @@ from msprobe.comparison.propagation import trace
 from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
+from msprobe.comparison.saved_lines import saved_lines
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
 from msprobe.errors import UsageError
@@ -112,13 +113,14 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         verdicts=verdicts,
         findings=findings,
         stacks=stacks,
-        golden_stacks={} if quiet else golden_stack(),
+        golden_stacks={} if quiet else golden_stack() or saved_lines(pair.golden),
         parents=parents,
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
         truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
         tensor_dirs=(target.tensor_dir, golden.tensor_dir),
+        saved_at=saved_lines(pair.target),
         not_recorded=not_recorded,
     )
 
@@ -151,7 +153,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
     measured, findings = compared.calls, compared.findings
     measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
     lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
-    stacks = compared.stacks or {}, compared.golden_stacks
+    stacks = compared.frames, compared.golden_stacks
     order = execution_order(measured)
     return PairReport(
         compared.pair,
@@ -220,7 +222,7 @@ def _starts(findings: Findings) -> set[str]:
     names: set[str] = set()
     for difference in (findings.first, findings.value, findings.beyond_rounding):
         if difference is not None:
-            names.add(difference.call.name)
+            names |= {difference.call.name, difference.shows_at}
             if difference.kind == "own code" and difference.module is not None:
                 names.add(difference.module)
     return names

@@ -26,13 +26,18 @@ class Location:
         user: the user's line in the target run.
         nearer: the line of an installed package (transformers, ...) that stands nearer to the call.
         golden: the user's line in the golden run, when it reads otherwise than `user`.
-        inner: the user's line of the last call inside a module whose own code changed.
+        inner: the user's line of the last call inside a module whose own code changed; None when that is `user` too.
     """
 
     user: Frame | None = None
     nearer: Frame | None = None
     golden: Frame | None = None
     inner: Frame | None = None
+
+    @property
+    def at(self) -> Frame | None:
+        """The line to name first: one inside the code at fault, where there is one, and not the line that calls it."""
+        return self.inner or self.user
 
 
 @dataclass(frozen=True)

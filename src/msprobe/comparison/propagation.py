@@ -84,11 +84,15 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
     if difference is None or difference.kind in ("sequence", "requires_grad"):
         return None
     calls = execution_order(compared.calls) if order is None else order
-    position = next((i for i, call in enumerate(calls) if call.name == difference.call.name), None)
+    position = next((i for i, call in enumerate(calls) if call.name == difference.shows_at), None)
     if position is None:
         return None
     parents = tuple(_ancestors(difference.call.name, compared.parents))
-    consumers = _outside(list(_consumers(difference, calls[position + 1 :])), parents, compared.parents)
+    consumers = [
+        name
+        for name in _outside(list(_consumers(difference, calls[position + 1 :])), (difference.call.name, *parents), compared.parents)
+        if difference.call.name not in _ancestors(name, compared.parents)  # calls inside it may stand before it
+    ]
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
     return Propagation(
         difference.call.name,

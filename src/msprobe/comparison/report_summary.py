@@ -60,7 +60,7 @@ def _compared(report: PairReport) -> list[Any]:
         counts["error"],
         counts["not compared"],
         headline(first) if first is not None else "",
-        str(report.location.user) if report.location.user is not None else "",
+        str(report.location.at) if report.location.at is not None else "",
         report.csv.name if report.csv is not None else "",
         report.nothing_measured,
     ]

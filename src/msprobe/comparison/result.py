@@ -175,7 +175,7 @@ def _difference(report: PairReport, sentence: str) -> Difference:
     else:
         first = findings.first
         assert first is not None
-        name, kind, module, frame = first.call.name, str(first.kind), first.module, report.location.user
+        name, kind, module, frame = first.call.name, str(first.kind), first.module, report.location.at
     file, line = (frame.path, frame.line) if frame is not None else (None, None)
     return Difference(name, kind, *place, module, file, line, sentence, report.propagation)
 

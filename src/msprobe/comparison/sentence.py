@@ -9,7 +9,7 @@ from msprobe.comparison.first_difference import Findings, FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.names import EntryName, parse
 from msprobe.comparison.order import guilty_first, unmatched_first
-from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.outcome import Location, Outcome, PairReport
 from msprobe.comparison.stacks import Frame
 
 _EQUAL = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", Agreement.DIFFERENT: "different"}
@@ -38,11 +38,11 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     """
     found = report.findings
     if unmatched_first(report) and found.unmatched is not None:
-        side = "target" if found.unmatched.pair.target is not None else "golden dump"
-        text, call, at = f"{_alone(found)} is in the {side} only", found.unmatched, report.unmatched
+        has_it = "target" if found.unmatched.pair.target is not None else "golden dump"
+        text, call, at, side = f"{_alone(found)} is in the {has_it} only", found.unmatched, report.unmatched, ""
     elif found.leading is not None:
-        at = (report.location if found.leading is found.first else report.beyond).user
-        text, call = _text(found.leading), found.leading.call
+        lines = report.location if found.leading is found.first else report.beyond
+        text, call, at, side = _text(found.leading), found.leading.call, lines.at, _side(found.leading, lines)
     else:
         return ""
     direction = call.parts.direction
@@ -52,7 +52,16 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     if with_rank and report.pair.label.startswith("rank"):
         where.append(f"rank {report.pair.label[4:]}")
     aside = f" ({', '.join(where)})" if where else ""
-    return f"{text[0].upper()}{text[1:]}{aside}{_line(at)}"
+    return f"{text[0].upper()}{text[1:]}{aside}{_line(at, side)}"
+
+
+def _side(first: FirstDifference, location: Location) -> str:
+    """On which side of the line that is named the code at fault lies; "" where it is that line. A backward pass runs a forward's lines
+    from the last to the first."""
+    backward = first.call.parts.direction == "backward"
+    if location.inner is not None:
+        return "before " if backward else "behind "
+    return "behind " if backward and first.kind in ("own code", "first input", "input") else ""
 
 
 def place(parts: EntryName) -> str:
@@ -79,8 +88,12 @@ def _text(difference: FirstDifference) -> str:
         return f"{keys} of {what} {hold} the same values in another order, from here or from before on"
     if difference.call.parts.direction == "debug":
         return f"saved value {what} differs"
+    backward = difference.call.parts.direction == "backward"
     if kind == "own code":
         inner = place(difference.call.parts)
+        if backward:
+            around = place(parse(difference.module or ""))
+            return f"incoming gradients equal{_as_far(difference)}, the code of `{around}` that follows `{inner}` in the forward differs"
         return f"inputs equal{_as_far(difference)}, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
     if kind == "parameter":
         return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
@@ -88,6 +101,9 @@ def _text(difference: FirstDifference) -> str:
         return f"everything before it equal, the gradient of {keys} in {what} differs"
     if kind == "requires_grad":
         return f"requires_grad of {keys} of {what} differs"
+    if backward and kind in ("first input", "input"):
+        until = ", up to the loss" if difference.opens_backward else ""
+        return f"what comes into the backward pass of {what} differs, by code that follows it in the forward{until}"
     if kind == "first input" and difference.of_weights:
         return f"{'weights' if len(difference.rows) > 1 else 'weight'} {keys} of the first call, {what}, {_verb(difference)}"
     if kind == "first input":
@@ -139,8 +155,8 @@ def _verb(difference: FirstDifference) -> str:
     return "differ" if len(difference.rows) > 1 else "differs"
 
 
-def _line(frame: Frame | None) -> str:
+def _line(frame: Frame | None, side: str) -> str:
     if frame is None:
         return ""
     name = frame.path.replace("\\", "/").rpartition("/")[2]
-    return f": {name}:{frame.line}"
+    return f": {side}{name}:{frame.line}"

@@ -18,6 +18,7 @@ STACK = "stack.json"
 CONSTRUCT = "construct.json"
 DEBUG = "debug.json"
 META = "meta.json"
+SAVED_AT = "saved_at"
 TENSORS = "dump_tensor_data"
 ERRORS = "dump_error_info.log"
 

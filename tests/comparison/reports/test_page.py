@@ -173,6 +173,25 @@ def test_code_is_in_the_page_where_the_file_is_here(tmp_path: Path) -> None:
     assert code["frames"][code["stacks"][code["target"][0]][0]][1] == 2
 
 
+def test_a_file_that_has_changed_since_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text("y = torch.a(x)\n")
+    stack = {
+        "Torch.a.0.forward": [
+            frame(str(script), 2, "forward", "y = torch.a(x)"),
+            frame(str(tmp_path / "gone.py"), 2, "main", "model(x)"),
+            frame("/etc/passwd", 1, "root", "x"),
+        ]
+    }
+    sides = [
+        write_dump(tmp_path / side, {"Torch.a.0.forward": api([tensor()], [tensor(value)])}, stack=stack)
+        for side, value in (("t", 1.0), ("g", 2.0))
+    ]
+    page = page_of(outcome_of(sides[0], sides[1], tmp_path / "o", "html"))
+    assert [one[-1] for one in data_of(page, "code-0")["frames"]] == [-2, -1, -1]
+    assert "The file has changed since" in page
+
+
 def test_pictures_are_those_of_the_largest_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "LIMIT", 2)
     sides = []

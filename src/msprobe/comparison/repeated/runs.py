@@ -15,6 +15,7 @@ from msprobe.comparison.match import CallPair
 from msprobe.comparison.names import EntryName
 from msprobe.comparison.repeated.fingerprints import Fingerprint, Fingerprints, groups
 from msprobe.comparison.rows import Call, calls_of
+from msprobe.comparison.saved_lines import saved_lines
 from msprobe.comparison.stacks import Frame, frames_of, locate
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout, reader
@@ -280,7 +281,7 @@ def _frame(name: str, stacks: Sequence[Mapping[str, Sequence[str]]]) -> Frame | 
 def _stacks(dump: Path) -> Mapping[str, Sequence[str]]:
     path = dump.parent / layout.STACK
     try:
-        return reader.read_stack(path) if path.is_file() else {}
+        return reader.read_stack(path) if path.is_file() else saved_lines(dump)
     except DumpFormatError:
         return {}
 

@@ -13,6 +13,7 @@ from msprobe.config import Config
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.save.call_sites import CallSites
 from msprobe.pytorch.save.step import SavedStep
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Saving:
         self._refused: Config | None = None
         """The configuration by which nothing is recorded in this step."""
         self._look_at = 0.0
+        self._sites = CallSites()
         self._told: set[str] = set()
 
     def save(self, variable: Any, name: Any, save_backward: Any) -> None:
@@ -87,7 +89,7 @@ class Saving:
         session = self._session
         log.set_rank(rank)
         pool = session.pool if config.task == "tensor" else None
-        step = self.step = SavedStep(config, session.number, session.place_of(rank), pool)
+        step = self.step = SavedStep(config, session.number, session.place_of(rank), pool, self._sites)
         told = logger.debug if session.ended else logger.info  # once is enough to know what is going on
         told(f"step {session.number}: saving {config.task} of what save() is given into {step.directory}")
         return step

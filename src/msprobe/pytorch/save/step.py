@@ -14,6 +14,7 @@ from msprobe.pytorch.dump import meta
 from msprobe.pytorch.dump.closing_line import closing_line
 from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.step_record import Tally, remove_tensor_files
+from msprobe.pytorch.save.call_sites import CallSites, SavedAt
 from msprobe.pytorch.save.encoder import SavedSide, blank, make_encoder
 from msprobe.pytorch.save.gradients import Gradients
 from msprobe.pytorch.save.names import Keys, UniqueSaver
@@ -31,9 +32,10 @@ class SavedStep:
         step: the step's number.
         place: where this process writes.
         pool: writes tensor files; None where no values are kept.
+        sites: of the process.
     """
 
-    def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None) -> None:
+    def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None, sites: CallSites) -> None:
         self.step = step
         self.step_directory = layout.step_dir(config.dump_path, step)
         self.directory = place.directory(place.root, step)
@@ -52,6 +54,7 @@ class SavedStep:
         )
         self.writer.meta.update(meta.environment(step, place.rank))
         self._unrecorded = Unrecorded(self.writer.error)
+        self._saved_at = SavedAt(sites, self.writer.meta, self._unrecorded)
         saver = UniqueSaver(tensors, pool) if pool is not None else None
         self._encoder = make_encoder(config, self.writer, saver, self._unrecorded)
         self.gradients = Gradients(self._encoder, self.writer, self._unrecorded, self.tally, pool is not None)
@@ -65,6 +68,7 @@ class SavedStep:
         with NoTorchFunction():
             record = self._encoder.value(variable, (), side)
         self.writer.add(key, record, True)
+        self._saved_at.note(name, key)
         if gradient_key is not None:
             if side.leaves:
                 self.gradients.watch(gradient_key, record, side)

@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.comparison.compared import Compared
-from msprobe.comparison.reports.report_html.source_lines import context
+from msprobe.comparison.reports.report_html.source_lines import context, has_changed
 from msprobe.comparison.stacks import frames_of, kind_of, parse_frame
 
+CHANGED = -2
+"""Stands for the number of a context."""
 MAX_CONTEXTS = 5000
 """Frames that get their lines of code: a run that makes its code as it goes would have no end of them."""
 
 
 def code(compared: Compared) -> dict[str, Any]:
-    """`frames`: (path, line, function, source, kind, number of a context or -1); `stacks`: lists of frames, innermost first; `target`:
-    the stack of each call, -1 for none; `golden`: that of its partner, where it is made by another line."""
+    """`frames`: (path, line, function, source, kind, number of a context, -1 for none, CHANGED where the file is another one by now);
+    `stacks`: lists of frames, innermost first; `target`: the stack of each call, -1 for none; `golden`: that of its partner, where it is
+    made by another line."""
     table = _Table()
-    stacks = compared.stacks or {}
+    stacks = compared.frames
     target: list[int] = []
     golden: dict[str, int] = {}
     for number, call in enumerate(compared.calls):
@@ -59,12 +62,13 @@ class _Table:
                 self.frames.append([text, 0, "", "", "framework", -1])
                 return number
             kind = kind_of(frame)
-            lines = None
+            at = -1
             if kind != "framework" and len(self.contexts) < MAX_CONTEXTS:
                 lines = context(frame.path, frame.line, frame.source)
-            if lines is not None:
-                self.contexts.append(lines)
-            self.frames.append(
-                [frame.path, frame.line, frame.function, frame.source, kind, len(self.contexts) - 1 if lines is not None else -1]
-            )
+                if lines is not None:
+                    at = len(self.contexts)
+                    self.contexts.append(lines)
+                elif has_changed(frame.path, frame.line, frame.source):
+                    at = CHANGED
+            self.frames.append([frame.path, frame.line, frame.function, frame.source, kind, at])
         return number

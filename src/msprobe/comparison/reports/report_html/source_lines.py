@@ -18,13 +18,21 @@ def context(path: str, line: int, source: str) -> tuple[int, list[str]] | None:
     None where the file is not here or no Python file, or where its line is not the one that was recorded: it has changed since, or
     the dump names a file that its maker wants to have copied into a report.
     """
-    if not path.endswith(".py") or not source:
+    if not path.endswith(".py") or not source or has_changed(path, line, source):
         return None
     lines = _lines(path)
-    if not 0 < line <= len(lines) or lines[line - 1].strip() != source.strip():
+    if not lines:
         return None
     start = max(1, line - AROUND)
     return start, [text.rstrip()[:MAX_LINE] for text in lines[start - 1 : line + AROUND]]
+
+
+def has_changed(path: str, line: int, source: str) -> bool:
+    """Whether the Python file is here, and its line is not the one that was recorded."""
+    if not path.endswith(".py") or not source:
+        return False
+    lines = _lines(path)
+    return bool(lines) and not (0 < line <= len(lines) and lines[line - 1].strip() == source.strip())
 
 
 @lru_cache(maxsize=256)

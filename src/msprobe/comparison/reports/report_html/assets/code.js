@@ -11,7 +11,10 @@ const frameHead = (frame) => {
 
 const frameBody = (code, frame) => {
   const [, line, , source, , number] = frame;
-  if (number < 0) return make("pre", { class: "source bare" }, make("div", { class: "at" }, make("i", {}, String(line || "")), make("code", {}, source || "no source recorded")));
+  if (number < 0) {
+    const bare = make("pre", { class: "source bare" }, make("div", { class: "at" }, make("i", {}, String(line || "")), make("code", {}, source || "no source recorded")));
+    return number === -2 ? make("div", {}, bare, make("p", { class: "faint changed" }, "The file has changed since: the lines around this one are not shown.")) : bare;
+  }
   const [start, lines] = code.contexts[number];
   return make("pre", { class: "source" }, lines.map((text, i) =>
     make("div", { class: start + i === line ? "at" : "" }, make("i", {}, String(start + i)), make("code", {}, text || " "))));
