@@ -21,6 +21,7 @@ from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import Failure, Outcome, PairReport
 from msprobe.comparison.remote import is_url, local_path
 from msprobe.comparison.result import Comparison, details
+from msprobe.comparison.work import without_collector
 from msprobe.errors import DumpFormatError, UsageError
 
 _SHOWN = 5
@@ -71,7 +72,8 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
     failures: list[Failure] = []
     for pair in plan.pairs:
         try:
-            compared = examine(pair, chosen)
+            with without_collector():
+                compared = examine(pair, chosen)
         except (DumpFormatError, UsageError) as error:
             if plan.level == "file":
                 raise

@@ -9,6 +9,7 @@ from msprobe.comparison.describe import describe, headline
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.comparison.sentence import lead
 
 from .dumps import api, backward, frame, module, tensor, write_dump
 from .net import BLOCK, FC, HEAD, Net
@@ -244,8 +245,78 @@ def test_a_call_without_partner_before_the_difference_is_mentioned(tmp_path: Pat
     assert findings.first.call.name == "Functional.linear.1.forward"
     assert findings.unmatched.name == "Functional.relu.0.forward" and findings.unmatched_is_earlier
     text = "\n".join(line.text for line in describe(outcome))
-    assert "First difference: the call Functional.relu.0.forward is in the target only\n  at /home/me/model.py:102" in text
-    assert "First value that differs: Functional.linear.1.forward in Module.head.Linear.forward.0 (inputs equal" in text
+    # The block that it stands in gives the same on both sides: it explains nothing.
+    assert findings.unmatched_is_harmless
+    assert "First difference: Functional.linear.1.forward in Module.head.Linear.forward.0 (inputs equal" in text
+    assert "First call without partner (earlier than that): Functional.relu.0.forward, in the target only, at /home/me/model.py:102" in text
+
+
+def test_a_call_without_partner_leads_where_its_module_gives_something_else(tmp_path: Path) -> None:
+    golden = Net(dropped=("Functional.relu.0.forward",))
+    outcome = compare(Net(between=2.0).write(tmp_path / "t"), golden.write(tmp_path / "g"), tmp_path / "o")
+    text = "\n".join(line.text for line in describe(outcome))
+    assert f"First difference: the call Functional.relu.0.forward is in the target only, in {BLOCK}\n  at /home/me/model.py:102" in text
+    assert "First value that differs: Module.blocks.0.Block.forward.0, before it calls Tensor.__mul__.0.forward" in text
+
+
+def test_a_module_without_partner_is_named_as_a_whole(tmp_path: Path) -> None:
+    def side(layers: int) -> Path:
+        data: dict[str, object] = {}
+        parents: dict[str, str | None] = {}
+        for n in range(layers):
+            data[f"Functional.linear.{n}.forward"] = api([tensor(n + 1.0), tensor(9.0)], [tensor(n + 2.0)])
+            data[f"Module.layers.{n}.Layer.forward.0"] = module([tensor(n + 1.0)], [tensor(n + 2.0)])
+            parents |= {f"Functional.linear.{n}.forward": f"Module.layers.{n}.Layer.forward.0", f"Module.layers.{n}.Layer.forward.0": None}
+        data["Functional.relu.0.forward"] = api([tensor(layers + 1.0)], [tensor(layers + 3.0)])
+        return write_dump(tmp_path / str(layers), data, construct={**parents, "Functional.relu.0.forward": None})
+
+    outcome = compare(side(3), side(2), tmp_path / "o")
+    assert lead(outcome) == "`layers.2` is in the target only (forward)"
+
+
+def test_other_calls_inside_a_module_are_not_called_equal(tmp_path: Path) -> None:
+    """Two implementations of an activation: no call inside agrees, since none has a partner."""
+
+    def side(name: str, value: float) -> Path:
+        inner, outer = f"Functional.{name}.0.forward", "Module.act.Act.forward.0"
+        data = {inner: api([tensor(1.0)], [tensor(value)]), outer: module([tensor(1.0)], [tensor(value)])}
+        return write_dump(tmp_path / name, data, construct={inner: outer, outer: None})
+
+    findings = compare(side("gelu", 2.0), side("silu", 3.0), tmp_path / "o").reports[0].findings
+    assert findings.first is not None and findings.first.other_calls
+    assert headline(findings.first).endswith("(inputs equal, output differs; the calls inside it are not the same ones on both sides)")
+
+
+def test_a_rounding_before_it_does_not_hide_what_differs(tmp_path: Path) -> None:
+    """The sentence is about what matters; the first difference to the last bit is shown below it."""
+
+    def side(name: str, first: float, second: float) -> Path:
+        data = {
+            "Torch.a.0.forward": api([tensor(1.0)], [tensor(3.0 * (1 + first))]),
+            "Torch.b.0.forward": api([tensor(1.0)], [tensor(5.0 * (1 + second))]),
+        }
+        return write_dump(tmp_path / name, data)
+
+    outcome = compare(side("t", 1e-7, 1.0), side("g", 0.0, 0.0), tmp_path / "o")
+    findings = outcome.reports[0].findings
+    assert findings.first is not None and findings.first.call.name == "Torch.a.0.forward"
+    assert lead(outcome) == "Inputs equal, `b` differs (forward)"
+
+
+def test_weights_of_the_first_call_are_not_called_data(tmp_path: Path) -> None:
+    def side(name: str, weight: float) -> Path:
+        return write_dump(tmp_path / name, {"Functional.linear.0.forward": api([tensor(1.0), tensor(weight)], [tensor(weight)])})
+
+    outcome = compare(side("t", 2.0), side("g", 3.0), tmp_path / "o")
+    assert lead(outcome) == "Weight `weight` of the first call, `linear`, differs (forward)"
+
+
+def test_shapes_that_differ_are_not_told_as_infinities(tmp_path: Path) -> None:
+    def side(name: str, rows: int) -> Path:
+        return write_dump(tmp_path / name, {"Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0, shape=(rows, 3))])})
+
+    text = "\n".join(line.text for line in describe(compare(side("t", 2), side("g", 4), tmp_path / "o")))
+    assert "First difference: Torch.a.0.forward" in text and "Inf" not in text
 
 
 def test_a_call_that_was_added_shifts_the_numbers_of_later_ones_and_is_found(tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from msprobe.comparison.compare import compare
+from msprobe.comparison.mapping.files import read_names
+from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.options import DEFAULTS, Options
+from msprobe.errors import UsageError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "analysis"
 METRICS = ("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio")
@@ -35,6 +39,9 @@ VALUE = Deviation("error")  # F13, F14: only the Norm of outputs was judged
 FOLLOWS = Deviation("warning")  # F13: inputs are judged, and what only follows from them is a warning
 IGNORED = Deviation("error")  # a list of APIs of which every difference was passed over
 SIX = Deviation("error")  # F10: 0.6 as the text says, not 0.1
+
+_FSDP = {"_fsdp_wrapped_module.model.layers.*._fsdp_wrapped_module": "model.layers.*"}
+OPTIONS = {"fuzzy_ok_t": Options(fuzzy=True), "consistent": Options(names=Names(modules=_FSDP))}
 
 DEVIATIONS: dict[str, dict[str, Deviation]] = {
     "stats_edge": {
@@ -72,6 +79,8 @@ DEVIATIONS: dict[str, dict[str, Deviation]] = {
     },
     "match_extra_target": {f"Torch.mul.0.forward.{place}": F4_UNMATCHED for place in ("input.0", "output.0")},
     "dict_output": {},
+    "fuzzy_ok_t": {},  # made with -fm
+    "consistent": {},  # made with --consistent_check --backend fsdp; here with a mapping file
     "tensor_rules": {
         "Torch.r10.0.forward.output.0": SIX,
         "Torch.r11.0.forward.output.0": SIX,
@@ -159,7 +168,7 @@ def equal_cells(theirs: str, ours: str) -> bool:
 @pytest.mark.parametrize("name", DEVIATIONS)
 def test_columns_and_values_are_those_of_the_existing_tool_but_for_its_faults(name: str, tmp_path: Path) -> None:
     sample = unpacked(name, tmp_path)
-    outcome = compare(sample / "target" / "dump.json", sample / "golden" / "dump.json", tmp_path / "out")
+    outcome = compare(sample / "target" / "dump.json", sample / "golden" / "dump.json", tmp_path / "out", OPTIONS.get(name, DEFAULTS))
     header, theirs = rows_of(GOLDEN / name / "expected.csv")
     our_header, ours = rows_of(outcome.reports[0].csv)
     assert our_header == header
@@ -184,6 +193,34 @@ def test_backward_calls_are_paired_by_name_where_the_existing_tool_pairs_them_by
     assert all(row["NPU Name"] == row["Bench Name"] for row in ours.values())
     assert outcome.reports[0].counts["pass"] == 8
     assert outcome.exit_code == 0
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_rows_are_paired_by_hand(mapped: bool, tmp_path: Path) -> None:
+    """F4: without `-dm` nothing has a partner, which is no pass."""
+    sample = GOLDEN / "match_none"
+    mapping = read_names(sample / "dm.yaml", "data mapping", "target: golden") if mapped else {}
+    paths = sample / "target" / "dump.json", sample / "golden" / "dump.json"
+    if not mapped:
+        with pytest.raises(UsageError, match="has a partner"):
+            compare(*paths, tmp_path)
+        return
+    _, ours = rows_of(compare(*paths, tmp_path, Options(data_mapping=mapping)).reports[0].csv)
+    assert [(name, row["Bench Name"], row["Result"]) for name, row in ours.items()] == [
+        (f"Torch.a.0.forward.{place}", f"Torch.b.0.forward.{place}", "pass") for place in ("input.0", "output.0")
+    ]
+
+
+@pytest.mark.parametrize("file", ["cm.yaml", "cm2.yaml"])
+def test_modules_are_paired_by_a_cell_mapping(file: str, tmp_path: Path) -> None:
+    """By whole names, and by parts of them."""
+    sample = GOLDEN / "cellmap"
+    names = Names(cells=read_names(sample / file, "cell mapping", "fc1.MyLinear: fc2.Linear"))
+    outcome = compare(sample / "target" / "dump.json", sample / "golden" / "dump.json", tmp_path, Options(names=names))
+    _, ours = rows_of(outcome.reports[0].csv)
+    assert [(name, row["Bench Name"], row["Result"]) for name, row in ours.items()] == [
+        (f"Module.fc1.MyLinear.forward.0.{place}", f"Module.fc2.Linear.forward.0.{place}", "pass") for place in ("input.0", "output.0")
+    ]
 
 
 def test_debug_json_gives_one_row_per_value(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from msprobe.cli.main import main
 
 from .commands import Ran, compare
-from .dumps import Json, api, backward, malicious, module, statistics, tensor, tensor_call, write_dump
+from .dumps import Json, api, backward, malicious, module, save_array, statistics, tensor, tensor_call, write_dump
 from .net import Net
 
 Compare = Callable[..., Ran]
@@ -74,6 +74,35 @@ def test_3_nan_in_the_same_place_is_no_difference_and_against_a_number_is_one(tm
         assert compare(capsys, *paths, tmp_path / case / "out").result(OUTPUT) == word
 
 
+def test_8_a_fused_engine_model_against_the_plain_one_by_one_mapping_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Paths that differ, qkv in one product, and in it a wrong k."""
+    rng = np.random.default_rng(8)
+    x, *plain = (rng.standard_normal((2, 4)) for _ in range(4))
+
+    def write(side: str, modules: Mapping[str, np.ndarray]) -> Path:
+        place = tmp_path / side
+        data: Json = {}
+        for path, output in modules.items():
+            name = f"Module.{path}.Linear.forward.0"
+            values = [save_array(place, f"{name}.{role}.0.pt", array) for role, array in (("input", x), ("output", output))]
+            data[name] = module(values[:1], values[1:])
+        return write_dump(place, data, task="tensor")
+
+    mapping = tmp_path / "mapping.yaml"
+    golden = ", ".join(f"model.layers.0.self_attn.{name}_proj.output.0" for name in "qkv")
+    mapping.write_text(
+        "modules: {transformer.h: model.layers, transformer.h.*.attn: model.layers.*.self_attn}\n"
+        f"tensors: [{{target: transformer.h.0.attn.qkv_proj.output.0, golden: [{golden}], how: {{concat: -1}}}}]\n"
+    )
+    reference = write("g", {f"model.layers.0.self_attn.{name}_proj": array for name, array in zip("qkv", plain, strict=True)})
+    for case, changed, word in (("same", 0.0, "pass"), ("wrong", 1.0, "error")):
+        fused = np.concatenate([plain[0], plain[1] + changed, plain[2]], axis=-1)
+        target = write(case, {"transformer.h.0.attn.qkv_proj": fused})
+        ran = compare(capsys, target, reference, tmp_path / f"o_{case}", "--mapping", str(mapping))
+        assert ran.result("Module.transformer.h.0.attn.qkv_proj.Linear.forward.0.output.0") == word
+        assert "unmatched" not in {row["Result"] for row in ran.rows}
+
+
 def test_10_weights_of_equal_sum_differ(dumps: Compare) -> None:
     def data(weight: Json) -> Json:
         return {"Module.fc.Linear.forward.0": module([tensor()], [tensor()], weight=weight)}
@@ -127,6 +156,29 @@ def test_15_statistics_round_trip_exactly(dumps: Compare) -> None:
     ran = dumps(op(statistics(value, -value, value / 3, value * 7)), op(tensor()))
     row = ran.row(OUTPUT)
     assert [float(row[f"NPU {name}"]) for name in ("max", "min", "mean", "l2norm")] == [value, -value, value / 3, value * 7]
+
+
+def test_17_recomputed_calls_are_told_apart_and_shift_no_other(dumps: Compare) -> None:
+    """The first of two layers is run again before its gradient; two more calls of the same API follow in both runs."""
+
+    def data(checkpointed: bool) -> Json:
+        forward = [("Torch.op.0.forward", 1.0), ("Torch.op.1.forward", 2.0)]
+        found: Json = {name: api([tensor(value)], [tensor(value + 1.0)]) for name, value in forward}
+        found["Torch.op.1.backward"] = backward([tensor(9.0)], [tensor(8.0)])
+        if checkpointed:
+            found["Torch.op.2.forward"] = found["Torch.op.0.forward"]
+        found["Torch.op.0.backward"] = backward([tensor(8.0)], [tensor(7.0)])
+        after = 3 if checkpointed else 2
+        found[f"Torch.op.{after}.forward"] = api([tensor(20.0)], [tensor(21.0)])
+        return found
+
+    ran = dumps(data(True), data(False))
+    assert "1 calls of the target were run again by the backward pass (activation checkpointing)" in ran.out
+    assert {row["NPU Name"]: row["Result"] for row in ran.rows if row["Result"] != "pass"} == {
+        "Torch.op.2.forward.input.0": "unmatched",
+        "Torch.op.2.forward.output.0": "unmatched",
+    }
+    assert ran.row("Torch.op.3.forward.output.0")["Bench Name"] == "Torch.op.2.forward.output.0"
 
 
 def test_22_the_first_call_that_is_not_the_same_in_all_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +239,30 @@ def test_25_a_malicious_pickle_is_not_executed(tmp_path: Path, capsys: pytest.Ca
         malicious(file, marker)
     ran = compare(capsys, *paths, tmp_path / "out")
     assert ran.code == 2 and not marker.exists()
+
+
+def test_27_padding_is_compared_under_a_mask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands at padded positions is nobody's result; a difference elsewhere is one."""
+    mask, golden = np.array([[1, 1, 1, 0], [1, 1, 0, 0]]), np.arange(1.0, 9.0).reshape(2, 4)
+
+    def write(side: str, output: np.ndarray) -> Path:
+        place, name = tmp_path / side, "Module.model.Model.forward.0"
+        values = [save_array(place, f"{name}.{role}.0.pt", array) for role, array in (("input", mask), ("output", output))]
+        return write_dump(place, {name: module(values[:1], values[1:])}, task="tensor")
+
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text("tensors: [{target: model.output.0, golden: model.output.0, how: {mask: model.input.0}}]")
+    reference = write("g", golden)
+    padded = np.where(mask == 0, -5.0, golden)
+    wrong = padded.copy()
+    wrong[1, 1] += 3.0
+    for case, output, options, word in (
+        ("a", padded, ("--mapping", str(mapping)), "pass"),
+        ("b", padded, (), "error"),
+        ("c", wrong, ("--mapping", str(mapping)), "error"),
+    ):
+        ran = compare(capsys, write(case, output), reference, tmp_path / f"o_{case}", *options)
+        assert ran.result("Module.model.Model.forward.0.output.0") == word, case
 
 
 def test_28_two_different_tensors_compare_within_two_and_a_half_times_their_bytes(tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ def test_an_argument(tmp_path: Path) -> None:
 
 
 def test_a_call_without_partner_before_a_difference(tmp_path: Path) -> None:
-    Net(dropped=("Functional.relu.0.forward",), loss_gain=2.0).write(tmp_path / "t/step3/rank0")
-    Net().write(tmp_path / "g/step3/rank0")
+    Net(dropped=("Functional.relu.0.forward",), scale=4.0).write(tmp_path / "t/step3/rank0")
+    Net(relu_gain=2.0).write(tmp_path / "g/step3/rank0")
     outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "o")
-    assert lead(outcome) == "`relu` is in the golden dump only (forward, step 3): model.py:102"
+    assert lead(outcome) == "`relu` in `blocks.0` is in the golden dump only (forward, step 3): model.py:102"
 
 
 def test_where_no_value_differs_the_opening_says_what_else_does(tmp_path: Path) -> None:

@@ -77,7 +77,11 @@ def sole_call(report: PairReport) -> str:
     call = report.findings.unmatched
     assert call is not None
     side = "target" if call.pair.target is not None else "golden dump"
-    return f"the call {call.name} is in the {side} only"
+    found = report.findings
+    inside = ""
+    if found.unmatched_in:
+        inside = f", with all of {found.unmatched_in}" if found.unmatched_whole else f", in {found.unmatched_in}"
+    return f"the call {call.name} is in the {side} only{inside}"
 
 
 def call_without_partner(report: PairReport) -> str:

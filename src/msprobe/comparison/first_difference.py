@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import (
     Measured,
     MeasuredCall,
@@ -16,6 +17,7 @@ from msprobe.comparison.calls import (
     overwritten_input,
     requires_grad_differs,
 )
+from msprobe.comparison.judging.reordered import looks_reordered
 from msprobe.comparison.measure import Agreement
 
 Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient", "sequence", "requires_grad"]
@@ -39,6 +41,8 @@ class FirstDifference:
         parameters: agreement of the parameters, of the call itself and of the module around it.
         dtypes: those of target and golden run, where the first of `rows` has another on each side.
         dtypes_from_here: no call before it has another dtype on each side.
+        other_calls: when the call at fault is a module, the calls inside it are not the same ones on both sides.
+        reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
         shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
         opens_backward: it is an input of the first backward call that both sides recorded.
         inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
@@ -54,6 +58,8 @@ class FirstDifference:
     parameters: Agreement
     dtypes: tuple[str, str] | None = None
     dtypes_from_here: bool = False
+    other_calls: bool = False
+    reordered: bool = False
     shows_at: str = ""
     opens_backward: bool = False
     inputs_partly_unknown: bool = False
@@ -62,6 +68,13 @@ class FirstDifference:
     def of_values(self) -> bool:
         """Whether values of one call are measured against each other, in one dtype: only then their size says anything."""
         return self.kind not in ("sequence", "requires_grad") and self.dtypes is None
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether all that differs are weights given to a function."""
+        base = self.call.parts.base
+        keys = [row.pair.target.key for row in self.rows if row.pair.target is not None]
+        return bool(keys) and all((argument_name(base, key) or key.rpartition(".")[2]) in ("weight", "bias") for key in keys)
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,11 @@ class Findings:
         beyond_rounding: when the first difference of a value is within rounding, the first one that is not.
         unmatched: the first call that only one side has, None when there is none.
         unmatched_is_earlier: it stands before `first`.
+        unmatched_is_harmless: it explains nothing. Values behind it agree up to rounding, until one differs for which it is no reason: the
+            output of a call whose inputs agree, a parameter, an argument. Or it stands in a module that both sides have and that gives the
+            same up to rounding (another implementation of attention), or it was run again by the backward pass.
+        unmatched_in: what is around it: the outermost module that this side alone has, else the module around it, else "".
+        unmatched_whole: `unmatched_in` is on this side only.
     """
 
     exact: bool
@@ -84,6 +102,16 @@ class Findings:
     beyond_rounding: FirstDifference | None
     unmatched: MeasuredCall | None
     unmatched_is_earlier: bool
+    unmatched_is_harmless: bool = False
+    unmatched_in: str = ""
+    unmatched_whole: bool = False
+
+    @property
+    def leading(self) -> FirstDifference | None:
+        """The difference that is told in one sentence: one within rounding only where there is no other."""
+        if self.first is not None and self.first.of_values and self.first.within_rounding and self.beyond_rounding is not None:
+            return self.beyond_rounding
+        return self.first
 
 
 def find(
@@ -91,6 +119,7 @@ def find(
     parents: Mapping[str, str | None],
     golden_parents: Mapping[str, str | None] | None = None,
     may_be_exact: bool = True,
+    again: tuple[Collection[str], Collection[str]] = ((), ()),
 ) -> Findings:
     """Searches the measured calls.
 
@@ -99,6 +128,7 @@ def find(
         parents: construct.json of the target, name -> name of the module around it.
         golden_parents: that of the golden dump.
         may_be_exact: bits can be expected to agree at all; statistics of two tools do not, as each adds up in its own way.
+        again: calls of each side that the backward pass ran once more.
     """
     order = execution_order(calls)
     exact = may_be_exact and _anything_identical(order) and not other_precision(order)
@@ -113,7 +143,11 @@ def find(
     position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
     unmatched = order[position] if position is not None else None
     earlier = position is not None and (first is None or position < search.index[first.shows_at])
-    return Findings(exact, first, value, beyond, unmatched, earlier)
+    harmless, around, whole = search.around_unmatched(unmatched, again) if unmatched is not None else (False, "", False)
+    findings = Findings(exact, first, value, beyond, unmatched, earlier, harmless, around, whole)
+    if findings.leading is beyond and beyond is not None and beyond.kind in ("output", "parameter", "argument"):
+        return replace(findings, unmatched_is_harmless=True)
+    return findings
 
 
 def _anything_identical(calls: Sequence[MeasuredCall]) -> bool:
@@ -230,9 +264,29 @@ class _Search:
             return self.parents[ours] != self.golden_parents[theirs]
         return outer != golden_names.get(outer_there or "")
 
-    def _last_inner(self, call: MeasuredCall) -> str | None:
-        names = [other.name for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name]
-        return names[-1] if names else None
+    def around_unmatched(self, call: MeasuredCall, again: tuple[Collection[str], Collection[str]]) -> tuple[bool, str, bool]:
+        """See `unmatched_is_harmless`, `unmatched_in` and `unmatched_whole` of Findings."""
+        ours = call.pair.target is not None
+        parents = self.parents if ours else self.golden_parents
+        known = self.by_name if ours else {other.pair.golden.name: other for other in self.order if other.pair.golden is not None}
+        names = list(_chain(call.name, parents))
+        around = [known[name] for name in names if name in known]
+        harmless = call.name in again[0 if ours else 1] or any(
+            outer.matched and Agreement.UNKNOWN < outer.outputs < Agreement.DIFFERENT for outer in around
+        )
+        alone = [outer for outer in around if not outer.matched]
+        return (harmless, alone[-1].name, True) if alone else (harmless, names[0] if names else "", False)
+
+    def _inner(self, call: MeasuredCall) -> tuple[str | None, bool]:
+        """The last call directly inside a module, and whether the two sides have other calls there; then the first is None."""
+        golden = call.pair.golden
+        last, others = None, False
+        for other in self.order:
+            if other.pair.target is None:
+                others = others or (golden is not None and self.golden_parents.get(other.name) == golden.name)
+            elif self.parents.get(other.name) == call.name and other.name != call.name:
+                last, others = other.name, others or not other.matched
+        return (None, True) if others else (last, False)
 
     def _make(
         self,
@@ -250,17 +304,20 @@ class _Search:
         parameters = call.parameters if around is None else max(call.parameters, around.parameters)
         ours, theirs = rows[0].pair if rows else (None, None)
         dtypes = (ours.dtype, theirs.dtype) if ours is not None and theirs is not None and dtypes_differ(rows[0].pair) else None
+        last_inner, other_calls = self._inner(call) if kind == "output" and call.parts.is_module else (None, False)
         return FirstDifference(
             kind,
             call,
             rows,
             container,
-            self._last_inner(call) if kind == "output" and call.parts.is_module else None,
+            last_inner,
             self.golden_parents.get(call.pair.golden.name) if kind == "sequence" and call.pair.golden is not None else None,
             all(row.measure is not None and row.measure.agreement < Agreement.DIFFERENT for row in rows),
             parameters,
             dtypes,
             self.index[shown] <= self.first_dtype,
+            other_calls,
+            bool(rows) and all(map(_is_reordered, rows)),
             shown,
             self._opens_backward(shown) if kind in ("input", "first input") else False,
             inputs_partly_unknown(around if kind == "own code" and around is not None else call),
@@ -296,6 +353,11 @@ def _chain(name: str, parents: Mapping[str, str | None]) -> Iterator[str]:
         seen.add(parent)
         yield parent
         parent = parents.get(parent)
+
+
+def _is_reordered(row: Measured) -> bool:
+    (ours, theirs), measure = row
+    return ours is not None and theirs is not None and measure is not None and looks_reordered(ours, theirs, measure)
 
 
 def _of_grad(call: MeasuredCall, *roles: str) -> tuple[Measured, ...]:

@@ -18,6 +18,8 @@ def headline(difference: FirstDifference) -> str:
     if difference.dtypes is not None and difference.kind != "sequence":
         target, golden = difference.dtypes
         text += f"; the target computes in {target}, the golden run in {golden}{' from here on' if difference.dtypes_from_here else ''}"
+    if difference.reordered:
+        text += "; the same values in another order, and statistics may not have shown it where it began"
     return text
 
 
@@ -37,6 +39,8 @@ def _sentence(difference: FirstDifference) -> str:
         return _requires_grad(difference, inside)
     if difference.call.parts.direction == "backward" and difference.kind in ("first input", "input"):
         return f"{keys} of {call}{inside} {differ}; {_before_backward(difference)}"
+    if difference.kind == "first input" and difference.of_weights:
+        return f"{'weights' if len(difference.rows) > 1 else 'the weight'} {keys} of the first call, {call}{inside}, {differ}"
     if difference.kind == "first input":
         return f"inputs of the first call differ: {keys} of {call}{inside}"
     if difference.kind == "own code":
@@ -56,6 +60,8 @@ def _sentence(difference: FirstDifference) -> str:
         why = "" if difference.dtypes is not None else ": the code before it changed"  # else the dtype is said to be the reason
         return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{why}"
     own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
+    if difference.other_calls:
+        own = "; the calls inside it are not the same ones on both sides"
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
 
 

@@ -82,10 +82,12 @@ def align(
     """
     sides = Side(target, around[0].parents, around[0].stacks, rename), Side(golden, around[1].parents, around[1].stacks)
     found = partners(*sides, by_api_alone=by_api_alone)
-    by_name = sides[1].calls
-    taken: set[str] = set()
     pairs: list[CallPair] = []
     redirect = _Redirect(target, golden, mapping or {})
+    if found.one_by_one and not redirect.golden:
+        return Matching([CallPair(*both, pair_rows(*both)) for both in zip(target, golden, strict=True)], found)
+    by_name = sides[1].calls
+    taken: set[str] = set()
     for call in target:
         partner = by_name.get(found.calls.get(call.name, ""))
         if partner is not None:

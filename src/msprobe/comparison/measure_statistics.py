@@ -146,7 +146,9 @@ def _measure_floats(target: Row, golden: Row) -> Measure:
             relatives.append("inf")
         else:
             relative = abs(difference / b)
-            relatives.append(f"{relative * 100!r}%")
+            percent = relative * 100
+            relatives.append(f"{percent!r}%")
+            relative = relative if percent < math.inf else math.inf  # as the cell says, from which others read it
         if index == 3:
             scale = 0.0
             if target.shape == "[]":

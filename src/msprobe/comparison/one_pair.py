@@ -101,7 +101,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         )
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools)
+    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again)
     verdicts = judge(measured, mode, _starts(findings))
     quiet = findings.first is None and findings.unmatched is None
     return Compared(

@@ -13,9 +13,12 @@ _RECEIVED_KINDS = ("input", "gradient")
 
 
 def unmatched_first(report: PairReport) -> bool:
-    """Whether a call without partner is the earliest difference. Two tools, or two levels, do not record the same calls."""
+    """Whether a call without partner is the earliest difference. Two tools, or two levels, do not record the same calls; and what stands
+    in a module that gives the same on both sides explains no difference behind it."""
     findings = report.findings
-    return not report.other_calls and findings.unmatched is not None and (findings.first is None or findings.unmatched_is_earlier)
+    if report.other_calls or findings.unmatched is None:
+        return False
+    return findings.first is None or (findings.unmatched_is_earlier and not findings.unmatched_is_harmless)
 
 
 def guilty_first(outcome: Outcome) -> Sequence[PairReport]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msprobe.comparison import gradient_slots
 from msprobe.comparison.alignment.notes import pairing_notes
 from msprobe.comparison.inputs import DumpPair
-from msprobe.comparison.mapping.names import renaming
+from msprobe.comparison.mapping.names import renaming, without_effect
 from msprobe.comparison.match import Around, CallPair, align, unknown_names
 from msprobe.comparison.options import Options
 from msprobe.comparison.reading import read_calls
@@ -25,12 +25,14 @@ class Paired(NamedTuple):
         shifted: names of backward calls whose outputs must not be measured against each other.
         composed: some values are made of several recorded ones.
         notes: what the reader should know, one sentence each.
+        again: forward calls of each side that the backward pass ran once more.
     """
 
     calls: list[CallPair]
     shifted: set[str]
     composed: bool
     notes: list[str]
+    again: tuple[Collection[str], Collection[str]] = ((), ())
 
 
 def pair_up(
@@ -62,6 +64,10 @@ def pair_up(
     missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
+    unused = without_effect(options.names, calls[0]) if options.names else []
+    if unused:
+        more = f", and {len(unused) - 1} more" if len(unused) > 1 else ""
+        notes.append(f"the mapping file names what the target does not have, {unused[0]!r}{more}")
     notes += pairing_notes(matching, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
@@ -71,7 +77,7 @@ def pair_up(
             pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
-    return Paired(pairs, shifted, bool(options.tensors.rules), notes)
+    return Paired(pairs, shifted, bool(options.tensors.rules), notes, matching.partners.again)
 
 
 def _rank(path: Path) -> tuple[Path, Mapping[str, Call]]:

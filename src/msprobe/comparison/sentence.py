@@ -5,11 +5,11 @@ from __future__ import annotations
 from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.conclusion import conclusion
-from msprobe.comparison.first_difference import FirstDifference
+from msprobe.comparison.first_difference import Findings, FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.names import EntryName, parse
 from msprobe.comparison.order import guilty_first, unmatched_first
-from msprobe.comparison.outcome import Outcome, PairReport
+from msprobe.comparison.outcome import Location, Outcome, PairReport
 from msprobe.comparison.stacks import Frame
 
 _EQUAL = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", Agreement.DIFFERENT: "different"}
@@ -39,9 +39,10 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     found = report.findings
     if unmatched_first(report) and found.unmatched is not None:
         has_it = "target" if found.unmatched.pair.target is not None else "golden dump"
-        text, call, at, side = f"{_what(found.unmatched, None)} is in the {has_it} only", found.unmatched, report.unmatched, ""
-    elif found.first is not None:
-        text, call, at, side = _text(found.first), found.first.call, report.location.at, _side(found.first, report)
+        text, call, at, side = f"{_alone(found)} is in the {has_it} only", found.unmatched, report.unmatched, ""
+    elif found.leading is not None:
+        lines = report.location if found.leading is found.first else report.beyond
+        text, call, at, side = _text(found.leading), found.leading.call, lines.at, _side(found.leading, lines)
     else:
         return ""
     direction = call.parts.direction
@@ -54,11 +55,11 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
     return f"{text[0].upper()}{text[1:]}{aside}{_line(at, side)}"
 
 
-def _side(first: FirstDifference, report: PairReport) -> str:
+def _side(first: FirstDifference, location: Location) -> str:
     """On which side of the line that is named the code at fault lies; "" where it is that line. A backward pass runs a forward's lines
     from the last to the first."""
     backward = first.call.parts.direction == "backward"
-    if report.location.inner is not None:
+    if location.inner is not None:
         return "before " if backward else "behind "
     return "behind " if backward and first.kind in ("own code", "first input", "input") else ""
 
@@ -71,9 +72,20 @@ def place(parts: EntryName) -> str:
     return path or parts.base
 
 
+def _alone(found: Findings) -> str:
+    """The call that one side alone has; where it is part of a module that this side alone has, that module."""
+    assert found.unmatched is not None
+    if found.unmatched_whole:
+        return f"`{place(parse(found.unmatched_in))}`"
+    return _what(found.unmatched, found.unmatched_in or None)
+
+
 def _text(difference: FirstDifference) -> str:
     what, kind = _what(difference.call, difference.module), difference.kind
     keys = _keys(difference)
+    if difference.reordered and kind not in ("parameter", "gradient"):
+        hold = "hold" if len(difference.rows) > 1 else "holds"
+        return f"{keys} of {what} {hold} the same values in another order, from here or from before on"
     if difference.call.parts.direction == "debug":
         return f"saved value {what} differs"
     backward = difference.call.parts.direction == "backward"
@@ -92,6 +104,8 @@ def _text(difference: FirstDifference) -> str:
     if backward and kind in ("first input", "input"):
         until = ", up to the loss" if difference.opens_backward else ""
         return f"what comes into the backward pass of {what} differs, by code that follows it in the forward{until}"
+    if kind == "first input" and difference.of_weights:
+        return f"{'weights' if len(difference.rows) > 1 else 'weight'} {keys} of the first call, {what}, {_verb(difference)}"
     if kind == "first input":
         return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
     if kind == "sequence":

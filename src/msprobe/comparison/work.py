@@ -38,7 +38,7 @@ class Unit:
 
 def do(unit: Unit) -> PairReport:
     """Compares one pair. Raises what compare_pair raises."""
-    with _without_collector():
+    with without_collector():
         if unit.urls is None:
             return compare_pair(unit.pair, unit.output, unit.stamp, unit.options)
         return _do_fetched(unit, unit.urls)
@@ -79,7 +79,7 @@ def _renamed(text: str, names: list[tuple[str, str]]) -> str:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Hundreds of thousands of rows are built and none is garbage: the cycle collector would walk them again and again."""
     enabled = gc.isenabled()
     gc.disable()

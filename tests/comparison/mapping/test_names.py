@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from msprobe.comparison.mapping.names import Names, fill, match, renaming
+from msprobe.comparison.mapping.names import Names, fill, match, renaming, without_effect
 from msprobe.comparison.names import parse
-from msprobe.comparison.rows import Call
+from msprobe.comparison.rows import Call, calls_of
+
+from ..dumps import api, module, tensor
 
 
 def calls(*names: str) -> list[Call]:
@@ -68,3 +70,14 @@ def test_stars() -> None:
     assert match(["a", "*", "b", "*"], ["a", "1", "b", "2", "c"]) == ["1", "2"]
     assert match(["a"], ["b"]) is None and match(["a", "b"], ["a"]) is None
     assert fill("x.*.y.*", ["1", "2"]) == "x.1.y.2"
+
+
+def test_what_the_target_does_not_have_is_told() -> None:
+    data = {"Module.h.0.Block.forward.0": module([tensor()], [tensor()]), "Torch.add.0.forward": api([tensor()], [tensor()])}
+    names = Names(
+        modules={"h": "layers", "h.*": "layers.*", "hh": "layers"},
+        classes={"Block": "Layer", "Blck": "Layer"},
+        calls={"Torch.add": "Tensor.add", "Torch.mull": "Torch.mul"},
+        layers={"TopLayer": {"h": "layers"}, "Blok": {"a": "b"}},
+    )
+    assert without_effect(names, calls_of(data, "")) == ["modules: hh", "classes: Blck", "calls: Torch.mull", "Blok"]

@@ -5,6 +5,7 @@
     sequence        two sequences of calls -> pairs; knows nothing of modules
     siblings        the calls inside one module, and the same module of the other side
     numbered        layers of which one was added: told apart by their parameters
+    reordered       calls of one kind that ran in another order
     recomputed      calls that a backward pass ran once more
     partners        the whole: forward calls, then backward calls and gradients by their forward
     places          which value of a call is which value of its partner

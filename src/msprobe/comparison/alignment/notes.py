@@ -24,6 +24,11 @@ def pairing_notes(matching: Matching, rename: Rename | None = None) -> list[str]
                 f"{len(names)} calls of the {side} were run again by the backward pass (activation checkpointing);"
                 " what they say of requires_grad holds for the first run as well"
             )
+    if matching.partners.moved:
+        notes.append(
+            f"{matching.partners.moved} calls ran in another order in the golden run;"
+            " each is compared with the one that takes in the same values"
+        )
     return notes
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msprobe.comparison.alignment.recomputed import recomputed
+from msprobe.comparison.alignment.reordered import may_be_reordered
 from msprobe.comparison.alignment.siblings import Siblings, Tree
 from msprobe.comparison.alignment.side import Side
 from msprobe.comparison.names import forward_of
@@ -20,10 +21,14 @@ class Partners(NamedTuple):
         calls: name in the target -> name in the golden dump, one to one.
         again: forward calls of each side that the backward pass ran once more (activation checkpointing), with the calls that they repeat;
             looked for only where the two sides have different numbers of calls.
+        moved: how many forward calls both sides have, and in another order.
+        one_by_one: the n-th call of the target is the n-th of the golden dump, throughout.
     """
 
     calls: dict[str, str]
     again: tuple[Again, Again] = ({}, {})
+    one_by_one: bool = False
+    moved: int = 0
 
 
 def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partners:
@@ -37,14 +42,16 @@ def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partn
         target, golden: both sides.
         by_api_alone: pair what is left over by its API and its order alone, whatever module it is in and whatever it takes (`-fm`).
     """
-    if list(target.calls) == list(golden.calls) and target.parents == golden.parents and not target.renames:
-        return Partners({name: name for name in target.calls})
+    same_names = list(target.calls) == list(golden.calls) and target.parents == golden.parents and not target.renames
+    if same_names and not may_be_reordered((target, golden), target.forwards):
+        return Partners({name: name for name in target.calls}, one_by_one=True)
     flat = not (target.parents and golden.parents)
     again: tuple[Again, Again] = ({}, {})
     if len(target.forwards) != len(golden.forwards):
         again = recomputed(target), recomputed(golden)
     trees = [side.tree(_left(side.forwards, names), flat) for side, names in ((target, again[0]), (golden, again[1]))]
-    found = _both(target, golden, Siblings(target, golden, (trees[0], trees[1])).run())
+    siblings = Siblings(target, golden, (trees[0], trees[1]))
+    found = _both(target, golden, siblings.run())
     if all(again):
         once_more = [side.tree(_only(side.forwards, names), flat) for side, names in ((target, again[0]), (golden, again[1]))]
         found.update(_both(target, golden, Siblings(target, golden, (once_more[0], once_more[1])).run()))
@@ -53,7 +60,7 @@ def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partn
     backward = _backward(target, golden, found, again, flat)
     if by_api_alone:
         backward.update(_by_api(target, golden, target.backwards, golden.backwards, backward))
-    return Partners({**found, **backward, **_gradients(target, golden, found)}, again)
+    return Partners({**found, **backward, **_gradients(target, golden, found)}, again, moved=siblings.moved)
 
 
 def _backward(

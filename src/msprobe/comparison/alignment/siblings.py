@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from itertools import chain
 
 from msprobe.comparison.alignment.numbered import numbered_alike
+from msprobe.comparison.alignment.reordered import reordered
 from msprobe.comparison.alignment.sequence import Details, Pairs, align, increasing
 from msprobe.comparison.alignment.side import Side
 
@@ -25,6 +26,7 @@ class Siblings:
         self.sides = target, golden
         self.trees = trees
         self.found: dict[str, str] = {}
+        self.moved = 0  # calls that ran in another order, where both sides have the same ones
 
     def run(self) -> dict[str, str]:
         """Name in the target -> name in the golden dump."""
@@ -47,7 +49,12 @@ class Siblings:
     def _siblings(self, ours: Sequence[str], theirs: Sequence[str], around: Around) -> list[tuple[str, str]]:
         kinds = self._kinds(ours, theirs, around)
         if kinds[0] == kinds[1]:
-            return _in_order(ours, theirs)
+            moved = reordered(self.sides, ours, theirs, kinds[0])
+            if not moved:
+                return _in_order(ours, theirs)
+            self.moved += len(moved)
+            places = ((i, moved.get(i, i)) for i in range(len(ours)))
+            return [(ours[i], theirs[j]) for i, j in places if j is not None]
         numbered_alike(self.sides, (ours, theirs), kinds, self.trees)
         pairs = self._modules(ours, theirs, kinds)
         pairs += self._between(ours, theirs, kinds, pairs)
@@ -63,7 +70,7 @@ class Siblings:
         for name in ours:
             parts = target.parts(name)
             if not parts.is_module:
-                kinds[0].append(target.meaning(parts))
+                kinds[0].append(target.kind(name))
                 continue
             mapped, own = target.path(name), target.own_path(name)
             inner = _inside(mapped, outer[1])
@@ -71,7 +78,7 @@ class Siblings:
         for name in theirs:
             parts = golden.parts(name)
             if not parts.is_module:
-                kinds[1].append(golden.meaning(parts))
+                kinds[1].append(golden.kind(name))
                 continue
             path = golden.own_path(name)
             kinds[1].append(("", _inside(path, outer[1]) or path))
@@ -182,7 +189,7 @@ class Siblings:
     def _place(self, side: int, name: str, common: set[str]) -> Hashable:
         parts = self.sides[side].parts(name)
         if not parts.is_module:
-            return self.sides[side].meaning(parts)
+            return self.sides[side].kind(name)
         path = self.sides[side].path(name)
         return ("", path) if path in common else ("", path.rpartition(".")[2], self.sides[side].class_name(name))
 

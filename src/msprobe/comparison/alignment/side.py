@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
 
 from msprobe.comparison.alignment.meaning import meaning
 from msprobe.comparison.alignment.sequence import Detail
@@ -42,6 +43,7 @@ class Side:
         self._bases: dict[str, str] = {}
         self._meanings: dict[str, str] = {}
         self._virtual: dict[str, EntryName] = {}
+        self._headings: dict[str, bool] = {}
 
     def parts(self, name: str) -> EntryName:
         """Of a recorded call, or of a module that construct.json alone knows."""
@@ -96,11 +98,25 @@ class Side:
             while child is not None and child not in placed:
                 placed.add(child)
                 given = self.parents.get(child)
-                parent = given if isinstance(given, str) and given != child else None
+                parent = given if isinstance(given, str) and given != child and not self._is_heading(given) else None
                 children.setdefault(parent, []).append(child)
                 child = parent if parent not in own else None  # a module around the call may have no entry of its own
         _mend(children, placed)
         return children
+
+    def _is_heading(self, name: str) -> bool:
+        """`optimizer`, `clip_grad`: not a call, but what all of a step's calls of one kind stand under, however often they alternate with
+        others."""
+        found = self._headings.get(name)
+        if found is None:
+            found = self._headings[name] = name not in self.calls and not self.parts(name).direction
+        return found
+
+    def kind(self, name: str) -> str:
+        """What an API call must share with its partner: its meaning, and the heading that it stands under."""
+        given = self.parents.get(name)
+        meaning = self.meaning(self.parts(name))
+        return f"{given}: {meaning}" if isinstance(given, str) and self._is_heading(given) else meaning
 
     def detail(self, name: str) -> Detail:
         """What tells this call from others of its kind."""
@@ -108,12 +124,23 @@ class Side:
         if call is None:
             return Detail()
         like = tuple([(row.shape, row.dtype) for row in call.rows if row.kind == "tensor" and row.role == "input"])
-        return Detail(like, self._line(name), self.values(call))
+        marks: list[Hashable] = []
+        for mark in self.values(call):
+            marks.append(mark)
+            if mark[1] not in self._made:  # a weight tells more than what earlier calls made, which other layers may take in as well
+                marks.append((*mark, "given"))
+        return Detail(like, self.line(name), marks)
+
+    @cached_property
+    def _made(self) -> set[Hashable]:
+        """What says of a value that a recorded call put it out."""
+        rows = (row for call in self.calls.values() for row in call.rows if row.role == "output" and row.kind == "tensor")
+        return {row.md5 if row.md5 is not None else row.statistics for row in rows}
 
     @staticmethod
-    def values(call: Call) -> list[Hashable]:
+    def values(call: Call) -> list[tuple[str, Hashable]]:
         """What the tensors that the call took in say about their values; not those that many calls share: zeros, single numbers."""
-        found: list[Hashable] = []
+        found: list[tuple[str, Hashable]] = []
         for row in call.rows:
             if row.kind != "tensor" or row.role == "output" or row.value == 0 or row.value == 1:
                 continue
@@ -123,9 +150,12 @@ class Side:
                 found.append((row.key, row.statistics))
         return found
 
-    def _line(self, name: str) -> Hashable:
+    def line(self, name: str) -> Hashable:
+        """The line of code that makes the call, by function and text; None where it is not known."""
         if self._frames is None:
             self._frames = self._stacks()
+        if not self._frames:
+            return None
         frames = frames_of(name, self._frames)
         if not frames:
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msprobe.comparison.calls import Measured, MeasuredCall
-from msprobe.comparison.measure import Agreement
+from msprobe.comparison.measure import Agreement, Measure
 from msprobe.comparison.rows import Row
 
 LAST_DIGITS = 1e-13
@@ -30,6 +30,11 @@ def is_reordered(target: Row, golden: Row, size: float) -> bool:
     if not 0.0 < size < LAST_DIGITS or target.dtype != golden.dtype or target.dtype not in _DTYPES:
         return False
     return target.statistics[:2] == golden.statistics[:2] and target.statistics != golden.statistics
+
+
+def looks_reordered(target: Row, golden: Row, measure: Measure) -> bool:
+    """`is_reordered` of a pair that was judged to differ, by statistics."""
+    return measure.agreement is Agreement.DIFFERENT and measure.cosine is None and is_reordered(target, golden, measure.size)
 
 
 def _is_parameter(row: Measured) -> bool:

@@ -59,15 +59,29 @@ def read_layers(path: Path) -> dict[str, dict[str, str]]:
 def _read(path: Path, word: str) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """A key that stands twice would silently replace the first one."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            twice = next((key for key in keys if keys.count(key) > 1), None)
+            if twice is not None:
+                line = node.start_mark.line + 1
+                raise UsageError(f"the {word} {path}: `{twice}` stands twice, at line {line} and below; put it in one place")
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
     try:
-        return yaml.safe_load(path.read_bytes())
+        return yaml.load(path.read_bytes(), Loader)
     except FileNotFoundError:
         raise UsageError(f"the {word} {path} does not exist") from None
     except IsADirectoryError:
         raise UsageError(f"the {word} {path} is a directory") from None
     except OSError as error:
         raise UsageError(f"the {word} {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(f"the {word} {path} is nested too deep") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"the {word} {path} is not valid YAML: {error}") from None
 
 

@@ -150,6 +150,19 @@ class MappingFile(_Strict):
         for ours, theirs in self.modules.items():
             if theirs.split(".").count("*") > ours.split(".").count("*"):
                 raise ValueError(f"modules: {theirs!r} has more `*` than {ours!r}")
+        for name, lists in self.groups.items():
+            ranks = [rank for ranks in lists for rank in ranks]
+            if not ranks or not all(lists):
+                raise ValueError(f"groups: {name} names no ranks; lists of ranks such as [[0, 1], [2, 3]] are expected")
+            if min(ranks) < 0:
+                raise ValueError(f"groups: {name} names rank {min(ranks)}; ranks begin at 0")
+            twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
+            if twice is not None:
+                raise ValueError(f"groups: {name} names rank {twice} twice")
+        for rule in self.tensors:
+            over = rule.how.shard.over if rule.how.shard is not None else None
+            if over is not None and self.groups and over not in self.groups:
+                raise ValueError(f"groups: there is no group {over!r}, over which {rule.target} is sharded")
         return self
 
 

@@ -42,6 +42,21 @@ def renaming(names: Names, target: Sequence[Call], golden: Sequence[Call]) -> Re
     return found if names or found.prefix != ("", "") else None
 
 
+def without_effect(names: Names, target: Sequence[Call]) -> list[str]:
+    """What the user has mapped and the target does not have: `modules: transformer.hh`. A typing error would else go unseen."""
+    classes = _classes(target)
+    calls = {call.parts.base for call in target if not call.parts.is_module}
+    paths = [path.split(".") for path in classes]
+    known = set(classes.values())
+    found = [f"modules: {rule}" for rule in names.modules if not any(match(rule.split("."), path) is not None for path in paths)]
+    found += [f"classes: {name}" for name in names.classes if name not in known]
+    found += [f"calls: {name}" for name in names.calls if name not in calls]
+    rest = [f"{path}.{name}" for path, name in classes.items()]
+    found += [name for name in names.cells if not any(name in text for text in rest)]
+    found += [name for name in names.layers if name != TOP and name not in known]
+    return found
+
+
 class _Renaming:
     def __init__(self, names: Names, target: Mapping[str, str], golden: Mapping[str, str]) -> None:
         self.names = names
@@ -151,4 +166,4 @@ def _leading(paths: set[str]) -> list[str]:
     return [prefix for prefix, count in counts.items() if 2 * count >= len(paths)]
 
 
-__all__ = ["NO_NAMES", "TOP", "Names", "fill", "match", "renaming"]
+__all__ = ["NO_NAMES", "TOP", "Names", "fill", "match", "renaming", "without_effect"]
