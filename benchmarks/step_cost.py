@@ -71,15 +71,26 @@ debugger = out = None
 if task != "none":
     out = tempfile.mkdtemp(dir=os.environ.get("DUMP_DIR", "."))
     config = {
-        "task": task, "dump_path": os.path.join(out, "dump"), "rank": [], "step": [], "level": level, "extra_info": True,
-        "async_dump": summary == "async", "risk_level": "ALL",
-        task: {"scope": [], "list": ["Tensor", "Functional", "Torch", "Module"] if summary == "async" and task == "tensor" else [],
-               "data_mode": ["all"], "summary_mode": "statistics" if summary == "async" else summary},
+        "task": task,
+        "dump_path": os.path.join(out, "dump"),
+        "rank": [],
+        "step": [],
+        "level": level,
+        "extra_info": True,
+        "async_dump": summary == "async",
+        "risk_level": "ALL",
+        task: {
+            "scope": [],
+            "list": ["Tensor", "Functional", "Torch", "Module"] if summary == "async" and task == "tensor" else [],
+            "data_mode": ["all"],
+            "summary_mode": "statistics" if summary == "async" else summary,
+        },
     }
     path = os.path.join(out, "config.json")
     with open(path, "w") as f:
         json.dump(config, f)
     from msprobe.pytorch import PrecisionDebugger
+
     debugger = PrecisionDebugger(config_path=path)
 
 model = Model()
@@ -110,11 +121,27 @@ if out:
         for name in names:
             st = os.stat(os.path.join(root, name))
             files += 1
-            if st.st_ino not in seen:          # a hard-linked file takes its space once
+            if st.st_ino not in seen:  # a hard-linked file takes its space once
                 seen.add(st.st_ino)
                 size_bytes += st.st_size
     if "KEEP_DUMP" not in os.environ:
         shutil.rmtree(out)
-print("RES", task, level, summary, size, "median_ms", round(1e3 * statistics.median(times[1:]), 2), "first_ms", round(1e3 * times[0], 1),
-      "bytes_per_step", size_bytes // steps, "files_per_step", files // steps,
-      "rss_step20_mb", round(rss_step20, 2), "rss_last_mb", round(rss_last, 2))
+print(
+    "RES",
+    task,
+    level,
+    summary,
+    size,
+    "median_ms",
+    round(1e3 * statistics.median(times[1:]), 2),
+    "first_ms",
+    round(1e3 * times[0], 1),
+    "bytes_per_step",
+    size_bytes // steps,
+    "files_per_step",
+    files // steps,
+    "rss_step20_mb",
+    round(rss_step20, 2),
+    "rss_last_mb",
+    round(rss_last, 2),
+)

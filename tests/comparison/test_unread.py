@@ -130,9 +130,7 @@ def test_beside_rounding(tmp_path: Path) -> None:
 
 
 def test_nothing_but_unread_values_is_no_comparison(tmp_path: Path) -> None:
-    paths = [
-        write_dump(tmp_path / side, {"x.0.debug": None}, level="debug", name="debug.json") for side in "tg"
-    ]
+    paths = [write_dump(tmp_path / side, {"x.0.debug": None}, level="debug", name="debug.json") for side in "tg"]
     for path in paths:
         path.with_name("meta.json").write_text(json.dumps({"unread": {"a set": {"": ["x.0.debug"]}}}))
     outcome = compare(*paths, tmp_path / "o")

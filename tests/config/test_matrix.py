@@ -25,7 +25,7 @@ DIFFERENT = {
 
 
 def outcome(tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    """"" where the configuration is taken, else the message."""
+    """ "" where the configuration is taken, else the message."""
     monkeypatch.chdir(tmp_path)
     Path("c.json").write_text(json.dumps(MATRIX["base"] | config), encoding="utf-8")
     try:

@@ -36,9 +36,7 @@ def test_grouped_by_what_it_is_and_where() -> None:
     notes.add((NAME, "output", ("0",), "a set"))
     notes.add((NAME, "output", ("0",), "a set"))  # a name that is used again
     notes.put_into(meta)
-    assert meta == {
-        KEY: {"a Cache": {"input.cache": [f"Module.m.M.forward.{call}" for call in range(3)]}, "a set": {"output.0": [NAME]}}
-    }
+    assert meta == {KEY: {"a Cache": {"input.cache": [f"Module.m.M.forward.{call}" for call in range(3)]}, "a set": {"output.0": [NAME]}}}
     listed = Unread(json.loads(json.dumps(meta)))
     assert listed and listed.complete and listed.entries == {f"Module.m.M.forward.{call}" for call in range(3)}
     assert listed.what(f"{NAME}.input.cache") == "a Cache" and listed.what(f"{NAME}.output.0") == "a set"

@@ -131,5 +131,3 @@ def test_what_cannot_be_registered_is_an_error_and_recording_goes_on(tmp_path: P
 def test_random_save_where_no_path_can_be(path: str) -> None:
     with pytest.raises(UsageError, match="random_save"):
         random_save(path)
-
-

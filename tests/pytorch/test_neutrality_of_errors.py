@@ -191,9 +191,7 @@ def test_the_faults_are_many() -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), FUNCTIONS)
-def test_an_error_anywhere_changes_nothing_and_is_told(
-    owner: Any, name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_anywhere_changes_nothing_and_is_told(owner: Any, name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     task = "tensor" if owner in (tensor_saver.TensorSaver, TensorPool) else "statistics"
     outcome, raised = faulty(tmp_path, [(owner, name)], task)
     told = capfd.readouterr().err

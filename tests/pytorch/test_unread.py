@@ -59,8 +59,6 @@ class Holder:
     cache: object
 
 
-
-
 class Broken(dict):  # type: ignore[type-arg]
     def items(self) -> Any:
         raise ValueError("no")

@@ -130,8 +130,7 @@ def _truths(calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden
     truth = _read(pair.reference)
     beside = _around(pair.reference)
     errors = [
-        reference.errors_of(_against(side, truth, (_around(path), beside)))
-        for side, path in ((target, pair.target), (golden, pair.golden))
+        reference.errors_of(_against(side, truth, (_around(path), beside))) for side, path in ((target, pair.target), (golden, pair.golden))
     ]
     return reference.truths(calls, errors[0], errors[1])
 

@@ -14,9 +14,7 @@ from msprobe.comparison.outcome import PairReport
 from msprobe.pytorch import PrecisionDebugger
 
 
-def record(
-    directory: Path, model: torch.nn.Module, step: Callable[[], Any], *, task: str = "statistics", level: str = "mix"
-) -> Path:
+def record(directory: Path, model: torch.nn.Module, step: Callable[[], Any], *, task: str = "statistics", level: str = "mix") -> Path:
     """Runs `step` once under the debugger; returns the directory with the dump."""
     _forget()
     debugger = PrecisionDebugger(task=task, dump_path=str(directory), level=level)

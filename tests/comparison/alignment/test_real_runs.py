@@ -93,9 +93,7 @@ def test_a_call_that_was_added_in_the_middle(tmp_path: Path, level: str) -> None
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_another_spelling_of_an_operator(tmp_path: Path, level: str) -> None:
-    report = compared(
-        run(tmp_path / "t", Model(spelled=True), level=level), run(tmp_path / "g", Model(), level=level), tmp_path / "o"
-    )
+    report = compared(run(tmp_path / "t", Model(spelled=True), level=level), run(tmp_path / "g", Model(), level=level), tmp_path / "o")
     assert unmatched(report) == ([], [])
     assert report.counts["pass"] == report.matched
 

@@ -63,9 +63,7 @@ def partners(target: Side, golden: Side, *, by_api_alone: bool = False) -> Partn
     return Partners({**found, **backward, **_gradients(target, golden, found)}, again, moved=siblings.moved)
 
 
-def _backward(
-    target: Side, golden: Side, forward: dict[str, str], again: tuple[Again, Again], flat: bool
-) -> dict[str, str]:
+def _backward(target: Side, golden: Side, forward: dict[str, str], again: tuple[Again, Again], flat: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     theirs = {(forward_of(name), golden.parts(name).suffix): name for name in golden.backwards}
     for name in target.backwards:

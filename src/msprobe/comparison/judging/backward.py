@@ -32,9 +32,7 @@ def expected_gradient(
     return combined([unit, _amplified(kind, gradient, came, results, output, step) * (error + terms)])
 
 
-def _amplified(
-    kind: Kind | None, gradient: Value, came: Sequence[Value], results: Sequence[Value], output: Value, step: float
-) -> float:
+def _amplified(kind: Kind | None, gradient: Value, came: Sequence[Value], results: Sequence[Value], output: Value, step: float) -> float:
     if kind is Kind.BILINEAR:
         return _bilinear(gradient, came, output, step)
     if kind is Kind.SOFTMAX or kind is Kind.CLASSIFICATION:

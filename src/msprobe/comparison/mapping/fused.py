@@ -40,9 +40,7 @@ def fused_calls(found: Sequence[Use], modules: tuple[Modules, Modules], sides: t
     calls: list[Fused] = []
     for path, group in groups.items():
         golden_paths = list(dict.fromkeys(place.path for use in group for place in use.golden))
-        told = {
-            use.target.key: (use.how, tuple((golden_paths.index(place.path), place.key) for place in use.golden)) for use in group
-        }
+        told = {use.target.key: (use.how, tuple((golden_paths.index(place.path), place.key) for place in use.golden)) for use in group}
         theirs = [modules[1].forward[other] for other in golden_paths]
         for number, call in enumerate(modules[0].forward[path]):
             if all(number < len(other) for other in theirs):

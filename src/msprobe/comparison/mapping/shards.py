@@ -56,9 +56,7 @@ def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> _Told:
     return found
 
 
-def _joined(
-    pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: _Told
-) -> CallPair:
+def _joined(pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: _Told) -> CallPair:
     sharded = (pair.target, pair.golden)[side]
     if pair.target is None or pair.golden is None or sharded is None:
         return pair
@@ -83,9 +81,7 @@ def _joined(
     return pair._replace(rows=tuple(rows))
 
 
-def _how(
-    pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: _Told
-) -> How | None:
+def _how(pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: _Told) -> How | None:
     ours, theirs = both
     if ours is None or theirs is None or ours.kind != "tensor" or any(part is None for part in parts):
         return None

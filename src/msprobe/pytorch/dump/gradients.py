@@ -175,9 +175,7 @@ class GradientObservers:
         if len(found) != 3 and Boundary(*found).views_changed:
             self._tell_cut(name, outputs, inputs, Boundary(*found), gives=False)
 
-    def _tell_cut(
-        self, name: str, outputs: list[Edge | None], inputs: list[Edge | None], boundary: Boundary, gives: bool = True
-    ) -> None:
+    def _tell_cut(self, name: str, outputs: list[Edge | None], inputs: list[Edge | None], boundary: Boundary, gives: bool = True) -> None:
         """A view changed in place: autograd replaced the node that made it, so nobody's gradient can be read there any more."""
         kept = _kept_by_change(outputs)
         for slots, contributions in zip(boundary.slots, boundary.contributions, strict=True):

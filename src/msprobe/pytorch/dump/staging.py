@@ -162,7 +162,6 @@ class StagedEncoder(Encoder):
         note: of `Encoder`.
     """
 
-
     def __init__(
         self,
         saver: TensorSaver | None,

@@ -17,7 +17,6 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)
 class StructureEncoder(Encoder):
     """Looks for the tensors that require grad, because backward entries need them; records nothing."""
 
-
     def __init__(self) -> None:
         super().__init__(None, lambda entry, reason: None)
 

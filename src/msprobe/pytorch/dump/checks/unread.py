@@ -132,7 +132,6 @@ class PartsEncoder(CheckedEncoder):
     The magnitude of a finite complex128 number can be beyond float64, and so can a long double of numpy.
     """
 
-
     def __init__(
         self,
         save: Save | None,
