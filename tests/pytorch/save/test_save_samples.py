@@ -24,32 +24,32 @@ def sample(case: str, directory: Path, linear: nn.Linear) -> None:
     l = linear  # noqa: E741
     for _ in range(2):
         x = torch.ones(2, 3, requires_grad=True)
-        y = l(x)  # noqa: E702
+        y = l(x)
         dbg.save(y, "y")
-        dbg.save(y * 1, "y", save_backward=False)  # noqa: E702
+        dbg.save(y * 1, "y", save_backward=False)
         d = {"key1": 1, "key2": [torch.ones(2), (y, "s")], "n": None}
         dbg.save({"key1": "v", "key2": [x, [y]]}, "nest")
         dbg.save(d, "withNone")
         dbg.save(3, "int")
         dbg.save(2.5, "float")
         dbg.save("abc", "str")
-        dbg.save([y, 2], "lst")  # noqa: E702
+        dbg.save([y, 2], "lst")
         dbg.save((y,), "tup")
-        dbg.save(True, "boolv")  # noqa: E702
+        dbg.save(True, "boolv")
         dbg.save(np.ones(2), "np")
         dbg.save(None, "none")
         dbg.save(y, 5)
-        dbg.save(y, "badflag", save_backward="x")  # noqa: E702
+        dbg.save(y, "badflag", save_backward="x")
         dbg.save({1: y}, "intkey")
         dbg.save(l.weight, "param")
-        dbg.save(torch.ones(2, dtype=torch.int64), "ints")  # noqa: E702
+        dbg.save(torch.ones(2, dtype=torch.int64), "ints")
         dbg.save([], "empty")
         if case == "save_stat":
             dbg.save(y, "sp ace.ü")
         y.sum().backward()
-        dbg.step()  # noqa: E702
+        dbg.step()
     dbg.start()
-    dbg.stop()  # noqa: E702
+    dbg.stop()
 
 
 def ours_there(data: dict[str, Any]) -> dict[str, Any]:
