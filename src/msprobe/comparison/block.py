@@ -13,6 +13,7 @@ from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
+from msprobe.comparison.rows import Row
 
 _SHOWN_ROWS = 3
 _REORDERING = (
@@ -56,6 +57,11 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line(_REORDERING, "dim")
 
 
+def _value(row: Row) -> str:
+    """What a row holds, in a few words."""
+    return f"a tensor ({row.dtype} {row.shape})" if row.kind == "tensor" else _shown(row.value)
+
+
 def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     ours, theirs = measured.pair
     measure = measured.measure
@@ -64,7 +70,7 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
     kind = ours.dtype if (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape) else f"{ours.dtype} {ours.shape}, golden {theirs.dtype}"
     shape = theirs.shape if kind != ours.dtype else ours.shape
     if ours.kind != "tensor" or theirs.kind != "tensor":
-        yield Line(f"  {ours.key or ours.name}: {_shown(ours.value)} in the target, {_shown(theirs.value)} in the golden dump")
+        yield Line(f"  {ours.key or ours.name}: {_value(ours)} in the target, {_value(theirs)} in the golden dump")
         return
     yield Line(f"  {ours.key or ours.name} ({kind} {shape})")
     if mode == "md5":

@@ -51,7 +51,7 @@ def truth(outcome: Outcome) -> Iterator[Line]:
     """What the reference says of all pairs, nothing without one."""
     tallies = [report.truth for report in outcome.reports if report.truth is not None]
     if tallies:
-        yield Line(conclusion_of(tallies), "head")
+        yield Line(conclusion_of(tallies, any(report.findings.first is not None for report in outcome.reports)), "head")
 
 
 def _why(outcome: Outcome) -> list[str]:

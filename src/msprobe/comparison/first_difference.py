@@ -108,7 +108,10 @@ class Findings:
 
     @property
     def leading(self) -> FirstDifference | None:
-        """The difference that is told in one sentence: one within rounding only where there is no other."""
+        """The difference that is told in one sentence: one within rounding only where there is no other, or where it cannot be rounding
+        since parameters and data are read and not computed, and other values are identical in every bit."""
+        if self.exact and self.first is not None and self.first.kind in ("parameter", "first input"):
+            return self.first
         if self.first is not None and self.first.of_values and self.first.within_rounding and self.beyond_rounding is not None:
             return self.beyond_rounding
         return self.first

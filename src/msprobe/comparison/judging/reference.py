@@ -146,8 +146,8 @@ def _cell(error: float | None) -> object:
     return "N/A" if error is None else " inf" if error == float("inf") else error
 
 
-def conclusion_of(tallies: Sequence[Tally]) -> str:
-    """One sentence about all pairs."""
+def conclusion_of(tallies: Sequence[Tally], differs: bool = False) -> str:
+    """One sentence about all pairs. `differs`: the comparison itself found a first difference."""
     closer, farther, alike = (sum(one.counts[verdict] for one in tallies) for verdict in (CLOSER, FARTHER, ALIKE))
     if farther and farther >= closer:
         return f"The reference speaks against the target: it is farther from the truth than golden in {farther} rows, closer in {closer}"
@@ -155,4 +155,8 @@ def conclusion_of(tallies: Sequence[Tally]) -> str:
         return f"The reference speaks for the target: it is closer to the truth than golden in {closer} rows, farther in {farther}"
     if alike:
         return f"The reference speaks for neither: {alike} rows are equally far from the truth, all others within rounding of it"
-    return "Both are within rounding of the truth wherever the reference can be compared"
+    within = "Both are within rounding of the truth wherever the reference can be compared"
+    if differs and not any(tally.of_first for tally in tallies):
+        # In a narrow dtype much is within rounding, and an argument has no truth that a reference could hold.
+        return f"{within}; that does not decide who is right about the first difference"
+    return within

@@ -1,0 +1,57 @@
+"""What the first sentence may claim: weights and data do not round, a mask is not known by its extremes, a value that is missing is no number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comparison.dumps import api, backward, module, tensor, write_dump
+from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe
+from msprobe.comparison.judging.reference import CLOSER, VERDICTS, Tally, conclusion_of
+
+
+def _text(tmp_path: Path, target: dict[str, object], golden: dict[str, object], construct: dict[str, str | None] | None = None) -> str:
+    ours = write_dump(tmp_path / "t", target, construct=construct)
+    theirs = write_dump(tmp_path / "g", golden, construct=construct)
+    return "\n".join(line.text for line in describe(compare(ours, theirs, tmp_path / "o")))
+
+
+def test_a_weight_that_differs_a_little_leads_though_the_output_differs_more(tmp_path: Path) -> None:
+    def run(weight: float, out: float) -> dict[str, object]:
+        return {
+            "Module.up.Linear.forward.0": module([tensor(1.0)], [tensor(2.0)], weight=tensor(weight)),
+            "Module.down.Linear.forward.0": module([tensor(2.0)], [tensor(out)], weight=tensor(5.0)),
+        }
+
+    text = _text(tmp_path, run(4.0 + 1e-6, 3.5), run(4.0, 3.0))
+    assert "`up`" in text.splitlines()[0] and "weight" in text.splitlines()[0]
+    assert "First difference beyond rounding: Module.down.Linear.forward.0" in text
+
+
+def test_a_mask_is_not_equal_because_its_extremes_are(tmp_path: Path) -> None:
+    mask = tensor(dtype="bool", Max=True, Min=False, Mean=None, Norm=None)
+
+    def run(mask: object, out: float) -> dict[str, object]:
+        return {"Torch.exp.0.forward": api([tensor(1.0)], [tensor(2.0)]), "Tensor.sum.0.forward": api([mask], [tensor(out)])}
+
+    assert "nputs equal as far as recorded" in _text(tmp_path / "open", run(mask, 4.0), run(mask, 3.0))
+    full = {**mask, "Min": True}
+    assert "nputs equal as far as recorded" not in _text(tmp_path / "known", run(full, 4.0), run(full, 3.0))
+
+
+def test_a_value_that_one_side_lacks_is_called_a_tensor(tmp_path: Path) -> None:
+    def run(gradient: object) -> dict[str, object]:
+        return {
+            "Torch.exp.0.forward": api([tensor(1.0)], [tensor(2.0)]),
+            "Torch.exp.0.backward": backward([tensor(1.0)], [gradient]),
+        }
+
+    text = _text(tmp_path, run(None), run(tensor(2.0)))
+    assert "output.0: None in the target, a tensor (torch.float32 [2, 3]) in the golden dump" in text
+
+
+def test_the_reference_does_not_clear_what_it_cannot_judge() -> None:
+    undecided = Tally(dict.fromkeys(VERDICTS, 0), "")
+    assert "does not decide" in conclusion_of([undecided], True)
+    assert "does not decide" not in conclusion_of([undecided], False)
+    assert "speaks for the target" in conclusion_of([Tally({**dict.fromkeys(VERDICTS, 0), CLOSER: 1}, "")], True)
