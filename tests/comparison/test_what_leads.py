@@ -1,4 +1,4 @@
-"""What the first sentence may claim: weights and data do not round, a mask is not known by its extremes, a value that is missing is no number."""
+"""What the first sentence may claim: weights do not round, a mask is not known by its extremes, a missing value is no number."""
 
 from __future__ import annotations
 
