@@ -73,18 +73,21 @@ def write_tensors(directory: Path, count: int, elements: int, noise: float) -> N
     sys.path.insert(0, str(SOURCE))
     import numpy as np
 
+    from msprobe import numerics
     from msprobe.format import tensor_file
 
     folder = directory / "dump_tensor_data"
     folder.mkdir(parents=True)
     base = np.random.default_rng(0).standard_normal(elements, dtype=np.float32) * np.float32(1 + noise)
+    # The true ones: a file that contradicts its dump.json is not compared.
+    statistics = dict(zip(("Max", "Min", "Mean", "Norm"), numerics.summarize_array(base), strict=True))
     data: dict[str, Any] = {}
     for call in range(max(1, count // 2)):
         name = f"Torch.op.{call}.forward"
         files = [f"{name}.{role}.0.pt" for role in ("output", "input")[:count]]
         for file in files:
             tensor_file.write(str(folder / file), "float32", base.shape, base.tobytes())
-        records = [{**tensor(1.0, file), "shape": [elements]} for file in files]
+        records = [{**tensor(1.0, file), **statistics, "shape": [elements]} for file in files]
         data[name] = {"input_args": records[1:], "input_kwargs": {}, "output": records[:1]}
     content = {"task": "tensor", "level": "L1", "framework": "pytorch", "dump_data_dir": str(folder), "data": data}
     (directory / "dump.json").write_text(json.dumps(content, indent=1))
