@@ -1,0 +1,1 @@
+"""vLLM: a plugin that records every engine process without a patch."""

@@ -1,0 +1,1 @@
+"""`msprobe run`: records an unmodified script; finds its models and its steps."""
