@@ -1,4 +1,4 @@
-"""Which arguments an operator of an extension writes to, and which of them hold nothing before: both are in its schema.
+"""Which arguments an operator of an extension writes to, and which of them say nothing before the call: both are in its schema.
 
 `torch.ops._C.onednn_mm(c, a, bias, handler)` returns nothing; its result is `c`, which the caller has made with `torch.empty`.
 """
@@ -37,7 +37,8 @@ class Written:
 
 
 def written(packet: Any) -> tuple[Written | None, Ignored | None]:
-    """What an operator writes to, None where that is nothing; and what of its inputs is left out, since it holds nothing before the call.
+    """What an operator writes to, None where that is nothing; and what of its inputs is left out: memory that holds nothing
+    before the call, and addresses.
 
     Args:
         packet: an OpOverloadPacket. Of several overloads `default` counts, else the first.
@@ -49,13 +50,15 @@ def written(packet: Any) -> tuple[Written | None, Ignored | None]:
         for position, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
-    if not arguments:
-        return None, None
-    empty = [(position, name) for position, name in arguments if _is_result(name)]
-    left_out = (
-        Ignored(inputs=frozenset(position for position, _ in empty), keywords=frozenset(name for _, name in empty)) if empty else None
-    )
-    return Written(arguments, bool(schema.returns)), left_out
+    left_out = [(position, name) for position, name in arguments if _is_result(name)]
+    left_out += [(position, argument.name) for position, argument in enumerate(schema.arguments) if _is_address(argument.name)]
+    ignored = Ignored(inputs=frozenset(position for position, _ in left_out), keywords=frozenset(name for _, name in left_out))
+    return Written(arguments, bool(schema.returns)) if arguments else None, ignored if left_out else None
+
+
+def _is_address(name: str) -> bool:
+    """Whether an argument holds the address of an object, as a number or in a tensor: it is another in every run."""
+    return name in ("handle", "handler", "handler_tensor") or name.endswith(("_ptr", "_ptrs"))
 
 
 def _is_result(name: str) -> bool:
