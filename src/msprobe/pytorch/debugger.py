@@ -129,7 +129,7 @@ class PrecisionDebugger:
         return self._current().config
 
     @classmethod
-    def note(cls, key: str, value: Any) -> None:
+    def _note(cls, key: str, value: Any) -> None:
         """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
         session = cls._current()
         with session.lock:

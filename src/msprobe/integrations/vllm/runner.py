@@ -169,7 +169,7 @@ class _Watcher:
     def _ran(self, runner: Any, scheduler_output: Any, ended: bool) -> None:
         self._open = True
         try:
-            self._debugger.note("batch", batch_of(runner, scheduler_output))
+            self._debugger._note("batch", batch_of(runner, scheduler_output))
         finally:
             self._debugger.stop()
             if ended:
