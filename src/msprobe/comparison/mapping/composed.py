@@ -41,6 +41,7 @@ class Composition:
         dims: number of dimensions of what it is compared with.
         mask: the mask, where `how` names one and the side has it.
         missing: why its statistics are not known, "" where they are.
+        nothing: it stands for nothing that was recorded, and `missing` says why; that this is not compared is no finding.
     """
 
     parts: tuple[Part, ...]
@@ -48,6 +49,7 @@ class Composition:
     dims: int
     mask: Part | None = None
     missing: str = ""
+    nothing: bool = False
 
 
 class ComposedRow(Row):
@@ -89,6 +91,13 @@ def composed_row(parts: Sequence[Part], how: How, like: Row, mask: Part | None =
     return row
 
 
+def absent_row(like: Row, why: str) -> ComposedRow:
+    """What stands where the other side can have no such value, so that the row says `not compared` and why."""
+    row = ComposedRow("N/A", like.key, like.role, like.kind, like.dtype, like.shape, like.requires_grad, (None,) * 4, like.value, None, None)
+    row.composition = Composition((), AS_IT_IS, 0, None, why, nothing=True)
+    return row
+
+
 def shape(row: Row) -> tuple[int, ...] | None:
     """The shape as numbers; None for what is no tensor, or of unknown shape."""
     if row.kind != "tensor":
@@ -119,6 +128,10 @@ class ComposingMeasurer:
         rows = [row for row in (target, golden) if isinstance(row, ComposedRow)]
         if not rows:
             return self._inner(target, golden)
+        absent = next((row.composition for row in rows if row.composition.nothing), None)
+        if absent is not None:
+            cells = ("unsupported" if self._mode == "tensor" else "N/A",) * len(self.columns)
+            return Measure(cells, Agreement.UNKNOWN, reason=absent.missing)
         if self._mode == "md5":
             return _unknown(("N/A", "N/A"), "checksums of parts say nothing of the whole")
         if self._mode == "tensor":
