@@ -142,7 +142,7 @@ def _truths(
 def _truths_by_mapping(
     calls: Sequence[MeasuredCall], pair: DumpPair, sides: tuple[_Side, _Side, _Side], beside: Around, options: Options
 ) -> list[tuple[reference.Truth, ...]]:
-    """Where names are mapped: what a value of the target is compared with in the reference is what the golden value is held against, too."""
+    """Where names are mapped: what a value of the target is compared with in the reference, the golden value is held against, too."""
     target, golden, truth = sides
     around = _around(pair.target), beside
     if reference.is_built_like(truth.calls, golden.calls, target.calls):
@@ -160,9 +160,7 @@ def _truths_by_mapping(
 def _measured(pairs: Sequence[CallPair], side: _Side, truth: _Side) -> list[MeasuredCall]:
     mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
     measurer: Measurer = ComposingMeasurer(_measurer(mode, side, truth), mode, (side.tensor_dir, truth.tensor_dir))
-    return weigh(
-        measure_calls(pairs, measurer, (), gradient_slots.not_measured(measurer.columns, "N/A")), sampled=mode == "statistics"
-    )
+    return weigh(measure_calls(pairs, measurer, (), gradient_slots.not_measured(measurer.columns, "N/A")), sampled=mode == "statistics")
 
 
 def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:

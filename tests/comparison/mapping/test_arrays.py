@@ -164,3 +164,7 @@ def test_nan_of_a_part_is_nan_of_the_whole() -> None:
     odd = row(A)._replace(statistics=(math.nan,) * 4)
     found, _, _ = derived([row(A), odd], How(concat=0))
     assert all(value != value for value in found)
+
+
+def test_a_single_number_stays_one() -> None:
+    assert composed([data(np.float32(3.0))], How(), 0, None).shape == ()

@@ -73,7 +73,9 @@ def _with_headed(
         and not (pair.target is None and pair.golden is not None and pair.golden.name in names[1])
     ]
     result = _with_made(kept, target, {pair.target.name: pair for pair in anew if pair.target is not None})
-    last = max((place for place, pair in enumerate(result) if pair.target is not None and pair.target.name in names[0]), default=len(result))
+    last = max(
+        (place for place, pair in enumerate(result) if pair.target is not None and pair.target.name in names[0]), default=len(result)
+    )
     alone = [pair for pair in anew if pair.target is None]
     return [*result[: last + 1], *alone, *result[last + 1 :]]
 

@@ -154,7 +154,8 @@ class ComposingMeasurer:
         if made.bounds and not isinstance(other, ComposedRow):
             size, said = contradiction(other, made.bounds, rounding_of(other.dtype, composed.dtype))
         if said:
-            return measure._replace(agreement=Agreement.DIFFERENT, size=size, reason=f"{said}, by what its parts are", lost=False, max_abs=None)
+            said += ", by what its parts are"
+            return measure._replace(agreement=Agreement.DIFFERENT, size=size, reason=said, lost=False, max_abs=None)
         return measure._replace(agreement=Agreement.UNKNOWN, size=0.0, reason=made.missing, lost=True)
 
     def _tensors(self, target: Row, golden: Row) -> Measure:
@@ -196,7 +197,7 @@ def _unknown(cells: tuple[Any, ...], reason: str) -> Measure:
 
 
 def statistics_of(row: Row) -> tuple[Statistics, str]:
-    """Statistics to show of a value: those of the whole, computed from the files where they do not follow; and else why they are not known."""
+    """Statistics to show of a value: those of the whole, computed from the files where they do not follow; else why they are not known."""
     if not isinstance(row, ComposedRow) or None not in row.statistics:
         return row.statistics, ""
     from msprobe.comparison.mapping.arrays import CannotCompose

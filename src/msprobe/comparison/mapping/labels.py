@@ -23,10 +23,10 @@ class Parameter(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A value in a list that a call took or gave: which list (`input.0`, `output`), and the index in it."""
+    """A value in a list that a call took or gave: which list (`input.0`, `output`), and where in it."""
 
     place: str
-    index: int
+    at: int
 
 
 class Track:
@@ -89,7 +89,7 @@ def elements(call: Call) -> tuple[int, dict[str, Element]]:
             found[row.key] = Element(head, int(last))
     if not found:
         return 0, {}
-    length = max(element.index for element in found.values()) + 1
+    length = max(element.at for element in found.values()) + 1
     outputs = [row for row in call.rows if row.role == "output"]
     for row in outputs:
         head, _, last = row.key.rpartition(".")
@@ -142,7 +142,7 @@ def labelled(calls: Sequence[Call], values: Values) -> Labelled:
             waiting = []
             for row in call.rows:
                 if row.role == "output" and row.key in where:
-                    values.learn(row, track.candidates[where[row.key].index])
+                    values.learn(row, track.candidates[where[row.key].at])
             continue
         found = values.of(row for row in call.rows if row.kind == "tensor")
         if not found:
@@ -164,7 +164,7 @@ def _listed(call: Call, length: int, where: dict[str, Element], tracks: dict[int
     rows: list[list[Row]] = [[] for _ in range(length)]
     for row in call.rows:
         if row.key in where and row.kind == "tensor":
-            rows[where[row.key].index].append(row)
+            rows[where[row.key].at].append(row)
     found = [values.of(group) for group in rows]
     track = tracks.get(length)
     if track is None or not track.refine(found):

@@ -188,7 +188,7 @@ class _Pairing:
             if element is None:
                 parts, made = [found for found in (by_key.get(row.key),) if found is not None], Made((), AS_IT_IS)
             else:
-                indices, made = partners.get(element.index, ((), Made((), AS_IT_IS)))
+                indices, made = partners.get(element.at, ((), Made((), AS_IT_IS)))
                 parts = [found for at in indices if (found := by_element.get(Element(element.place, at))) is not None]
                 if not indices:
                     rows.append(RowPair(row, absent_row(row, WHOSE)))
@@ -199,13 +199,13 @@ class _Pairing:
         unknown = {index for index, label in enumerate(other.labels()) if label is None}
         for row in golden.rows:
             if id(row) not in used:
-                unlabelled = row.key in there and there[row.key].index in unknown
+                unlabelled = row.key in there and there[row.key].at in unknown
                 rows.append(RowPair(absent_row(row, WHOSE) if unlabelled else None, row))
         return tuple(rows)
 
     def _partners(self, mine: Track, other: Track) -> dict[int, tuple[tuple[int, ...], Made]]:
-        """Index in the lists of the target -> indices in the golden ones; () where the parameter is known and has no partner there is no
-        entry for what is unknown."""
+        """Index in the lists of the target -> indices in the golden ones (-1 where a part is not there), and how they make it. What is not
+        known has no entry."""
         ours, theirs = mine.labels(), other.labels()
         at = {label: index for index, label in enumerate(theirs) if label is not None}
         found: dict[int, tuple[tuple[int, ...], Made]] = {}
@@ -223,9 +223,9 @@ class _Pairing:
         """What a value is compared with."""
         from msprobe.comparison.mapping.arrays import CannotCompose
 
-        if len(parts) == 1 and made.how == AS_IT_IS:
-            return parts[0]
         whole = shape(row)
+        if len(parts) == 1 and (made.how == AS_IT_IS or whole == ()):
+            return parts[0]
         if whole is None or all(part.kind != "tensor" for part in parts):
             return most_unlike(row, parts)
         if len(parts) > 1 and all(shape(part) == whole for part in parts):
