@@ -78,7 +78,7 @@ def pair_up(
             pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
-    return Paired(pairs, shifted, bool(options.tensors.rules), notes, matching.partners.again)
+    return Paired(pairs, shifted, bool(options.tensors), notes, matching.partners.again)
 
 
 def _rank(path: Path) -> tuple[Path, Mapping[str, Call]]:
