@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 import ujson
 
-from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.names import EntryName, Parser
 from msprobe.errors import DumpFormatError
 from msprobe.format.parts import parse as parse_texts
 
@@ -108,9 +108,10 @@ class Builder:
         self._rows: list[Row] = []
         self._shapes: dict[bytes, tuple[str, int | None]] = {}
         self._texts: dict[str, str] = {}
+        self._parse = Parser()
         self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
         roles = tuple(_ROLES.values())
-        self._text_context: tuple[Any, ...] = (Row, Call, roles, {}, self._texts, {}, parse, self._shape_text, _no_tensor_text, _numbers)
+        self._text_context: tuple[Any, ...] = (Row, Call, roles, {}, self._texts, {}, self._parse, self._shape_text, _no_tensor_text, _numbers)
 
     def calls_of_texts(self, texts: Sequence[bytes]) -> list[Call]:
         """The calls of entries given as text, `"name": {...}` each. Raises NotInParts as `parts.parse`, and DumpFormatError."""
@@ -129,7 +130,7 @@ class Builder:
         rows = self._rows = []
         twin = self._like.get(name)
         self._twins = twin.rows if twin is not None else ()
-        parts = twin.parts if twin is not None else parse(name)
+        parts = twin.parts if twin is not None else self._parse(name)
         try:
             if parts.direction == "parameters_grad" and isinstance(entry, dict):
                 for parameter, value in entry.items():
