@@ -6,7 +6,27 @@ from itertools import product
 
 from msprobe.comparison.names import Parser, parse
 
-PIECES = ("", "Torch", "Module", "add", "fc", "Linear", "forward", "backward", "parameters_grad", "debug", "0", "7", "07", "12", "²", "-1", "pass1")
+PIECES = [
+    "",
+    *[
+        "Torch",
+        "Module",
+        "add",
+        "fc",
+        "Linear",
+        "forward",
+        "backward",
+        "parameters_grad",
+        "debug",
+        "0",
+        "7",
+        "07",
+        "12",
+        "²",
+        "-1",
+        "pass1",
+    ],
+]
 
 
 def test_many_names_at_once() -> None:

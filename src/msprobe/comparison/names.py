@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from msprobe.format import names
 
-
 _MODULES = frozenset({names.FORWARD, names.BACKWARD, names.PARAMETERS_GRAD})
 
 
@@ -52,13 +51,13 @@ class Parser:
         base, _, before = rest.rpartition(".")
         is_module = before in _MODULES  # "Module.fc.Linear.forward.0", else as in "Torch.add.0.forward"
         number, direction = (last, before) if is_module else (before, last)
-        if not (number.isdigit() and number.isascii() and (number[0] != "0" or number == "0")):
+        if not base or not (number.isdigit() and number.isascii() and (number[0] != "0" or number == "0")):
             return parse(name)
         key = (base, direction, is_module)
         found = self._known.get(key)
         if found is None:
             found = parse(name)
-            if not direction or found.suffix or found.direction != direction:
+            if found.suffix or not direction or found.direction != direction:
                 return found
             self._known[key] = found
         return found

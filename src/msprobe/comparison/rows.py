@@ -110,8 +110,8 @@ class Builder:
         self._texts: dict[str, str] = {}
         self._parse = Parser()
         self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
-        roles = tuple(_ROLES.values())
-        self._text_context: tuple[Any, ...] = (Row, Call, roles, {}, self._texts, {}, self._parse, self._shape_text, _no_tensor_text, _numbers)
+        functions = (self._parse, self._shape_text, _no_tensor_text, _numbers)
+        self._text_context: tuple[Any, ...] = (Row, Call, tuple(_ROLES.values()), {}, self._texts, {}, *functions)
 
     def calls_of_texts(self, texts: Sequence[bytes]) -> list[Call]:
         """The calls of entries given as text, `"name": {...}` each. Raises NotInParts as `parts.parse`, and DumpFormatError."""
