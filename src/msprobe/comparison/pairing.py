@@ -71,6 +71,10 @@ def pair_up(
     told = matching if not mapped else matching._replace(pairs=[one for one in matching.pairs if one.name not in mapped])
     notes += pairing_notes(told, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import like_partners
+
+        pairs = like_partners(pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
         if len(group) > 1:
             from msprobe.comparison.mapping.shards import joined_ranks

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.arrays import CannotCompose
-from msprobe.comparison.mapping.composed import Part, absent_row, composed_row, shape
+from msprobe.comparison.mapping.composed import ComposedRow, Part, absent_row, composed_row, shape
 from msprobe.comparison.mapping.names import match
 from msprobe.comparison.mapping.rules import SAME_PROMPT, How, Preparation, Select
+from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import layout
@@ -66,6 +68,21 @@ def prepared(
             some = ", ".join(list(side.left_out)[:2]) + (" ..." if len(side.left_out) > 2 else "")
             notes.append(f"the mapping file leaves out {sum(side.left_out.values())} values of {name}: {some}")
     return made[0], made[1]
+
+
+def like_partners(pairs: Sequence[CallPair]) -> list[CallPair]:
+    """Values that stand for what an engine does not keep have the shape of what they are paired with: that is no difference."""
+    return [pair._replace(rows=tuple(_alike(both) for both in pair.rows)) if any(map(_is_absent, pair.rows)) else pair for pair in pairs]
+
+
+def _is_absent(both: RowPair) -> bool:
+    return isinstance(both.target, ComposedRow) and both.target.composition.nothing and both.golden is not None
+
+
+def _alike(both: RowPair) -> RowPair:
+    if both.target is None or both.golden is None or not _is_absent(both):
+        return both
+    return both._replace(target=both.target._replace(shape=both.golden.shape, value=both.golden.value))
 
 
 class _Side:
@@ -124,7 +141,7 @@ class _Side:
             return row
         if row.role == "parameters":
             row = row._replace(requires_grad="N/A")  # an engine computes no gradients, whatever the other side does
-            return absent_row(row, REPACKED) if self.how.request is not None and 0 in size else row
+            return absent_row(row, REPACKED)._replace(name=row.name) if self.how.request is not None and 0 in size else row
         how: How | None = None
         if self.how.request is not None:
             if size[0] == self.request.tokens:
