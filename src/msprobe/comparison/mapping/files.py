@@ -11,7 +11,7 @@ from msprobe.comparison.mapping.rules import TensorRules
 from msprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 
 def read_mapping(path: Path) -> tuple[Names, TensorRules]:
@@ -90,7 +90,7 @@ def _fields(place: tuple[int | str, ...]) -> list[str]:
     """What may stand at this place of a mapping file."""
     from msprobe.comparison.mapping import model
 
-    inside = {"tensors": model.TensorRule, "how": model.How, "select": model.Select, "shard": model.Shard}
+    inside: dict[str, type[BaseModel]] = {"tensors": model.TensorRule, "how": model.How, "select": model.Select, "shard": model.Shard}
     last = next((part for part in reversed(place) if isinstance(part, str)), "")
     return [*inside.get(last, model.MappingFile).model_fields]
 
