@@ -5,7 +5,6 @@ Trainer(callbacks=[MsprobeCallback(config_path="config.json")])
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
@@ -38,10 +37,16 @@ def _bases() -> tuple[Any, ...]:
     return tuple(importlib.import_module(name).Callback for name in loaded)
 
 
-@functools.cache
+_made: dict[Any, Any] = {}
+
+
 def _with_bases(cls: Any, bases: tuple[Any, ...]) -> Any:
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return type(cls)(cls.__name__, (cls, *bases), names)
+    """A subclass of `cls` that is a Callback of each of these packages."""
+    key = (cls, *bases)
+    if key not in _made:
+        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        _made[key] = type(cls)(cls.__name__, (cls, *bases), names)
+    return _made[key]
 
 
 def _again(cls: Any, state: dict[str, Any]) -> Any:
