@@ -44,7 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--write", action="store_true", help="with --json: write")
     how.add_argument("--trial", action="store_true", help="run the enabled script until its first step is recorded")
     how.add_argument("--trial-timeout", type=_seconds, default=600.0, metavar="SECONDS", help="how long the trial may take (default 600)")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- command", help="what the trial runs (default: the interpreter and SCRIPT)")
+    parser.usage = "%(prog)s SCRIPT [options] [-- COMMAND ...]"
+    parser.epilog = "COMMAND: what the trial runs (default: the interpreter and SCRIPT)"
+
+
+def parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+    """The arguments in any order, and behind `--` the command: argparse would give it the options behind SCRIPT too."""
+    cut = argv.index("--") if "--" in argv else len(argv)
+    arguments = parser.parse_args(argv[:cut])
+    arguments.command = argv[cut + 1 :]
+    return arguments
 
 
 def _seconds(text: str) -> float:
@@ -183,7 +192,7 @@ def _try(arguments: argparse.Namespace, answer: Answer, planner: Planner, say: o
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
-    given: list[str] = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    given: list[str] = arguments.command
     return given or [arguments.python, arguments.script]
 
 
