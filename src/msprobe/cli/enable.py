@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fields.add_argument("--rank", metavar="R", help="all, or such as 0,1 or 4-6")
     fields.add_argument("--step", metavar="S", help="all, or such as 0,1 or 4-6")
     fields.add_argument("--dump-path", metavar="DIR", help="where the recordings go")
-    fields.add_argument("--config", default="./config.json", metavar="FILE", help="the configuration that is written (default ./config.json)")
+    fields.add_argument(
+        "--config", default="./config.json", metavar="FILE", help="the configuration that is written (default ./config.json)"
+    )
     fields.add_argument("--existing-config", choices=("keep", "overwrite"), help="what becomes of the configuration if it is there already")
     place = parser.add_argument_group("where")
     place.add_argument("--candidate", metavar="LINE", help="which loop, function or trainer, by the line it begins in")
@@ -203,7 +205,11 @@ def _with(options: Options, question: Question, text: str) -> Options:
         return replace(options, given={**options.given, question.id: text})
     if question.id == "models":
         return replace(options, models=[text])
-    return replace(options, **{{"existing_config": "existing"}.get(question.id, question.id): text})
+    if question.id == "candidate":
+        return replace(options, candidate=text)
+    if question.id == "environment":
+        return replace(options, environment=text)
+    return replace(options, existing=text)
 
 
 def _show_environment(answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""How a process knows that it is a trial of `msprobe enable`: it records its first step, whichever it is, to a place that is thrown away."""
+"""How a process knows that it is a trial of `msprobe enable`: it records every step, to a place that is thrown away."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ import libcst as cst
 
 from msprobe.instrument.roles import Roles
 from msprobe.instrument.sites import UNKNOWN, Calls, Site
-from msprobe.instrument.tree import Function, Loop, Tree, statements, walk
 from msprobe.instrument.trainers import Trainer, trainers
+from msprobe.instrument.tree import Function, Loop, Tree, walk
 
-_MODULO = (cst.Modulo,)
 _COUNTED = re.compile(r"sync_gradients|accum|is_update|do_update|update_now|should_step|do_step", re.IGNORECASE)
 
 
@@ -160,7 +159,9 @@ def _grouped(tree: Tree, found: dict[int, _Found]) -> list[_Found]:
         if one.kind != "call":
             result.append(one)
             continue
-        block = next((node for node in tree.above(one.node) if isinstance(node, cst.IndentedBlock | cst.Module | cst.SimpleStatementSuite)), None)
+        block = next(
+            (node for node in tree.above(one.node) if isinstance(node, cst.IndentedBlock | cst.Module | cst.SimpleStatementSuite)), None
+        )
         first = blocks.setdefault(id(block), one)
         if first is one:
             result.append(one)
@@ -186,9 +187,11 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
         accumulating, accelerator = _accumulation(tree, calls, found.node)
         if accumulating is not None or accelerator is not None:
             step = "optimizer step"
-        hidden = [one for one in calls.within(body, calls.steps) if one not in calls.within(body, calls.direct_steps)]
+        hidden = [one for one in calls.within(body, calls.steps) if one not in calls.direct_steps]
         if trains and hidden and accumulating is None and _steps_now_and_then(tree, calls):
-            notes += ("the optimizer steps under a condition inside a function that this loop calls: each iteration will be a step of its own",)
+            notes += (
+                "the optimizer steps under a condition inside a function that this loop calls: each iteration will be a step of its own",
+            )
         if found.sites and not trains and isinstance(found.node, cst.While):
             notes += ("each iteration, such as one generated token, will be a step of its own",)
     line, function = tree.start(found.node)[0], found.function
@@ -238,7 +241,11 @@ def _accumulation(tree: Tree, calls: Calls, loop: Loop) -> tuple[cst.If | None, 
                 return above, None
             if isinstance(above, cst.With):
                 for item in above.items:
-                    if isinstance(item.item, cst.Call) and isinstance(item.item.func, cst.Attribute) and item.item.func.attr.value == "accumulate":
+                    if (
+                        isinstance(item.item, cst.Call)
+                        and isinstance(item.item.func, cst.Attribute)
+                        and item.item.func.attr.value == "accumulate"
+                    ):
                         return None, tree.code(item.item.func.value)
             below = above
     return None, None
@@ -246,26 +253,31 @@ def _accumulation(tree: Tree, calls: Calls, loop: Loop) -> tuple[cst.If | None, 
 
 def _counts(tree: Tree, test: cst.BaseExpression, loop: Loop) -> bool:
     """Whether a condition is true every so many iterations."""
-    if any(isinstance(node, _MODULO) for node in walk(test)) or _COUNTED.search(tree.code(test)):
+    if _has_modulo(test) or _COUNTED.search(tree.code(test)):
         return True
     names = {node.value for node in walk(test) if isinstance(node, cst.Name)}
     for node in walk(loop.body):
-        if isinstance(node, cst.Assign) and any(isinstance(target.target, cst.Name) and target.target.value in names for target in node.targets):
-            if any(isinstance(one, _MODULO) for one in walk(node.value)):
+        if isinstance(node, cst.Assign) and _has_modulo(node.value):
+            targets = {target.target.value for target in node.targets if isinstance(target.target, cst.Name)}
+            if targets & names:
                 return True
     return False
+
+
+def _has_modulo(node: cst.CSTNode) -> bool:
+    return any(isinstance(one, cst.Modulo) for one in walk(node))
 
 
 def _steps_now_and_then(tree: Tree, calls: Calls) -> bool:
     for step in calls.direct_steps:
         for above in tree.above(step):
-            if isinstance(above, cst.If) and any(isinstance(node, _MODULO) for node in walk(above.test)):
+            if isinstance(above, cst.If) and _has_modulo(above.test):
                 return True
     return False
 
 
 def _of_trainer(tree: Tree, trainer: Trainer) -> Candidate:
-    line, column = tree.start(trainer.statement)
+    line = tree.start(trainer.statement)[0]
     function = tree.function_of(trainer.statement)
     return Candidate(
         kind=trainer.kind,
@@ -299,6 +311,3 @@ def _recommended(made: list[Candidate]) -> list[Candidate]:
 
 def _is_in(tree: Tree, node: cst.CSTNode, other: cst.CSTNode) -> bool:
     return node is other or any(one is other for one in tree.above(node))
-
-
-__all__ = ["Candidate", "candidates", "statements"]

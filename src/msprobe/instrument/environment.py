@@ -78,11 +78,18 @@ def look(python: str, *, npu: bool, integration: str | None) -> Environment:
     environment = Environment(python)
     try:
         done = subprocess.run(
-            [python, "-c", _ASK, *(["npu"] if npu else [])], capture_output=True, text=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL
+            [python, "-c", _ASK, *(["npu"] if npu else [])],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
         found = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired) as error:
-        environment.problems.append(f"{python} cannot be run ({getattr(error, 'strerror', None) or 'it does not answer'}): name the interpreter with --python")
+        environment.problems.append(
+            f"{python} cannot be run ({getattr(error, 'strerror', None) or 'it does not answer'}): name the interpreter with --python"
+        )
         return environment
     except (IndexError, ValueError):
         last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
@@ -100,7 +107,9 @@ def _problems(found: dict[str, Any], npu: bool, integration: str | None) -> list
     if _numbers(found["python_version"]) < _OLDEST_PYTHON:
         problems.append(f"{python} is Python {found['python_version']}; msprobe needs 3.10 or newer")
     if found["reference"] is not None:
-        problems.append(f"mindstudio-probe is installed in {python} and has the same import name: {python} -m pip uninstall mindstudio-probe")
+        problems.append(
+            f"mindstudio-probe is installed in {python} and has the same import name: {python} -m pip uninstall mindstudio-probe"
+        )
     if found["msprobe"] is None:
         problems.append(f"msprobe is not installed in {python}: {python} -m pip install msprobe")
     if found["torch"] is None:

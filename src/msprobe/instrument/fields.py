@@ -105,11 +105,16 @@ def question(name: str, given: Mapping[str, Any]) -> Question:
         allowed = levels(task)
         choices, recommended = [Choice(one, _LEVELS[one]) for one in allowed], allowed[0]
     elif name == "rank":
-        text = "Which ranks record? A run of a single process must say all; with several, 0,1 or 4-6; a rank that does not run records nothing."
+        text = (
+            "Which ranks record? A run of one process must say all; with several also 0,1 or 4-6. A rank that does not run records nothing."
+        )
         choices, recommended = [Choice("all", "every rank")], "all"
     elif name == "step":
         text = "Which steps are recorded, counted from 0? For a first, short run 0,1; ranges such as 4-6 are allowed."
-        choices, recommended = [Choice("0,1", "the first two: a short run"), Choice("all", "every step: for a run whose steps are few")], "0,1"
+        choices, recommended = (
+            [Choice("0,1", "the first two: a short run"), Choice("all", "every step: for a run whose steps are few")],
+            "0,1",
+        )
     else:
         text = "Where do the recordings go? A directory that is made when needed; an absolute path is best."
         choices, recommended = [], os.path.abspath("dump_path")

@@ -68,9 +68,9 @@ def _behind_imports(tree: Tree, roles: Roles) -> int:
     found: int | None = None
     for number, one in enumerate(body):
         imports = any(isinstance(node, cst.Import | cst.ImportFrom) for node in walk(one))
-        if imports and isinstance(one, cst.SimpleStatementLine | cst.If | cst.Try) and not _runs_a_program(one):
-            found = tree.logical(tree.end(one)[0])[1]
-        elif number == 0 and _is_docstring(one):
+        if (imports and isinstance(one, cst.SimpleStatementLine | cst.If | cst.Try) and not _runs_a_program(one)) or (
+            number == 0 and _is_docstring(one)
+        ):
             found = tree.logical(tree.end(one)[0])[1]
         elif not isinstance(one, cst.SimpleStatementLine) or not _is_harmless(one, roles):
             break

@@ -11,7 +11,7 @@ from msprobe.instrument.candidates import Candidate
 from msprobe.instrument.edits import Edit, Insert, Splice
 from msprobe.instrument.header import Names
 from msprobe.instrument.sites import Calls
-from msprobe.instrument.tree import Statement, Tree, assigned, root_of, statements, walk
+from msprobe.instrument.tree import Statement, Tree, assigned, names_in_target, root_of, statements, walk
 
 _ENDS = (cst.Continue, cst.Break, cst.Return, cst.Raise)
 _Exit = cst.Continue | cst.Break | cst.Return
@@ -48,7 +48,11 @@ class Placing:
         missing = []
         for model in models:
             root = root_of(model)
-            bound = [node for node in walk(scope, lambda node: node is scope or not isinstance(node, cst.FunctionDef | cst.ClassDef)) if root in _binds(node)]
+            bound = [
+                node
+                for node in walk(scope, lambda node: node is scope or not isinstance(node, cst.FunctionDef | cst.ClassDef))
+                if root in _binds(node)
+            ]
             if function is not None and any(parameter.name.value == root for parameter in _parameters(function)):
                 continue
             if bound and all(self._tree.start(node) >= here for node in bound):
@@ -189,8 +193,11 @@ def _rebinds(node: cst.CSTNode, models: Sequence[str]) -> bool:
 
 
 def _binds(node: cst.CSTNode) -> set[str]:
-    if isinstance(node, cst.BaseSmallStatement | cst.For | cst.WithItem | cst.FunctionDef | cst.ClassDef | cst.NamedExpr):
-        return {name for name in assigned(node if not isinstance(node, cst.For) else cst.For(node.target, node.iter, cst.IndentedBlock([])))}
+    """Names that a node binds itself, not through what is inside it."""
+    if isinstance(node, cst.For):
+        return set(names_in_target(node.target))
+    if isinstance(node, cst.BaseSmallStatement | cst.WithItem | cst.FunctionDef | cst.ClassDef | cst.NamedExpr):
+        return set(assigned(node))
     return set()
 
 

@@ -56,7 +56,7 @@ class Planner:
         if self.script is None:
             answer.status = "already"
             answer.message = (
-                f"{self.source.shown} is enabled already: what is recorded is changed in its config.json; for other lines, {answer.off} first"
+                f"{self.source.shown} is enabled already: change its config.json for what is recorded; for other lines, {answer.off} first"
             )
             return answer
         if not self.script.candidates:
@@ -95,7 +95,9 @@ class Planner:
             chosen = next((one for one in found if one.id == options.candidate.strip()), None)
             if chosen is None:
                 there = "; ".join(f"{one.id}: {one.code}" for one in found)
-                raise UsageError(f"--candidate {options.candidate}: nothing that can be recorded begins in that line of {self.source.shown}; there is {there}")
+                raise UsageError(
+                    f"--candidate {options.candidate}: nothing to record begins in that line of {self.source.shown}; there is {there}"
+                )
         elif len(found) == 1:
             chosen = found[0]
         elif options.yes:
@@ -164,7 +166,7 @@ class Planner:
             return []
         if level is None:
             return None  # asked once it is known whether one is needed
-        text = "Which model is called there? No name of one was found; an expression such as model or self.net. none: no model, level L1 alone."
+        text = "Which model is called there? None was found; an expression such as model or self.net. none: no model, level L1 alone."
         answer.questions.append(Question("models", "--model", text, (), "none" if level in ("L1", "debug") else None, many=True))
         return None
 
@@ -180,7 +182,9 @@ class Planner:
             if not exists:
                 raise UsageError(f"--existing-config keep: there is no {path}")
             if known:
-                raise UsageError(f"--existing-config keep takes {path} as it is: leave {fields.OPTIONS[next(iter(known))]} out, or use overwrite")
+                raise UsageError(
+                    f"--existing-config keep takes {path} as it is: leave {fields.OPTIONS[next(iter(known))]} out, or use overwrite"
+                )
             config, told = configuring.read(path)
             answer.config["action"] = "keep"
             answer.config["content"] = configuring.raw(path)
@@ -209,10 +213,12 @@ class Planner:
         assert self.script is not None
         line = self.script.compiles()
         if line is not None:
-            answer.notes.append(f"torch.compile (line {line}): compiled code runs eagerly between start and stop, and is recorded; it stays compiled elsewhere")
+            answer.notes.append(
+                f"torch.compile (line {line}): compiled code runs eagerly and is recorded between start and stop; elsewhere it stays compiled"
+            )
         if candidate is not None and candidate.step == "optimizer step" and candidate.trainer is None:
             answer.notes.append(
-                "gradients are accumulated here: one step of the recording is one step of the optimizer, with all the iterations that led to it"
+                "gradients are accumulated here: one step of the recording is one step of the optimizer, with all iterations that led to it"
             )
 
 

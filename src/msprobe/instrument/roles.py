@@ -15,7 +15,9 @@ _CLASS_NAME = re.compile(
     r"[A-Z]\w*(?:Model|Net|Network|Module|Transformer|Generator|Discriminator|GPT\d*|Bert|BERT|UNet|VAE|MLP|CNN|Autoencoder|AutoEncoder|For[A-Z]\w+|"
     r"Classifier|Llama|ViT|LSTM|RNN|GRU)|GPT\d*|MLP|CNN|VAE|ViT|ResNet\w*|LSTM|RNN|GRU|Transformer\w*|Net\w*"
 )
-_NO_MODEL = re.compile(r".*(?:Tokenizer|Processor|Config|FeatureExtractor|Scheduler|Pipeline|Dataset|Loader|Collator|Arguments|Trainer|Logger|Metric|Loss)\w*")
+_NO_MODEL = re.compile(
+    r".*(?:Tokenizer|Processor|Config|FeatureExtractor|Scheduler|Pipeline|Dataset|Loader|Collator|Arguments|Trainer|Logger|Metric|Loss)\w*"
+)
 _OPTIMIZER_CLASS = re.compile(r"\w*(?:Adam\w*|SGD|LBFGS|Adagrad|Adadelta|RMSprop|Rprop|Lion|Adafactor|Muon|Optimizer)")
 _OPTIMIZER_NAME = re.compile(r"(?:.*_)?(?:opt|optim|optimizer|optimiser)s?(?:izer)?(?:_?[A-Za-z0-9]+)?|.*[oO]ptimi[sz]er\w*", re.IGNORECASE)
 _OPTIMIZER_MAKER = re.compile(r"(?:create|build|get|make|configure|setup|init)_\w*optim\w*")
@@ -25,13 +27,33 @@ _WRAPPERS = frozenset(
         "prepare_model_for_kbit_training", "convert_sync_batchnorm",
     ]
 )  # fmt: skip
-_FULL_WRAPPERS = frozenset(["torch.compile", "torch.jit.script", "torch.jit.trace", "torch.jit.load", "torch.hub.load", "timm.create_model"])
+_FULL_WRAPPERS = frozenset(
+    ["torch.compile", "torch.jit.script", "torch.jit.trace", "torch.jit.load", "torch.hub.load", "timm.create_model"]
+)
 _SAME_MODULE = frozenset(
-    ["to", "cuda", "cpu", "npu", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "type", "apply", "from_pretrained", "to_empty"]
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "npu",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "eval",
+        "train",
+        "requires_grad_",
+        "type",
+        "apply",
+        "from_pretrained",
+        "to_empty",
+    ]
 )
 """Methods of a module that give the module itself (`from_pretrained` gives one too)."""
 _ADMINISTRATION = frozenset(["parameters", "named_parameters", "modules", "named_modules", "named_children"])
-_FORWARD_METHOD = re.compile(r"(?:forward|generate|encode|decode|predict|sample|compute_loss|training_step|train_batch|embed)\w*|get_\w+_features|module")
+_FORWARD_METHOD = re.compile(
+    r"(?:forward|generate|encode|decode|predict|sample|compute_loss|training_step|train_batch|embed)\w*|get_\w+_features|module"
+)
 _NO_MODULES = frozenset(["Parameter", "ParameterList", "ParameterDict", "UninitializedParameter", "Buffer"])
 
 
@@ -167,9 +189,7 @@ class Roles:
             if isinstance(node, cst.Assign):
                 for target in node.targets:
                     self._bind(target.target, node.value)
-            elif isinstance(node, cst.AnnAssign) and node.value is not None:
-                self._bind(node.target, node.value)
-            elif isinstance(node, cst.NamedExpr):
+            elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
                 self._bind(node.target, node.value)
             elif isinstance(node, cst.Return) and node.value is not None:
                 function = self._tree.function_of(node)
@@ -268,7 +288,9 @@ class Roles:
 
 def _is_module_base(full: str) -> bool:
     last = full.rpartition(".")[2]
-    return last in ("Module", "Sequential", "PreTrainedModel", "ModelMixin") or (last.endswith(("PreTrainedModel", "Module")) and last != "LightningModule")
+    return last in ("Module", "Sequential", "PreTrainedModel", "ModelMixin") or (
+        last.endswith(("PreTrainedModel", "Module")) and last != "LightningModule"
+    )
 
 
 def bound_arguments(function: cst.FunctionDef, call: cst.Call, method: bool) -> dict[str, cst.BaseExpression]:

@@ -109,8 +109,8 @@ class Calls:
         if name not in self.roles.module_classes:
             return False
         function = self.tree.function_of(call)
-        trains: Callable[[cst.CSTNode], bool] = lambda node: isinstance(node, cst.Call) and (
-            self.roles.is_backward(node) or self.roles.is_optimizer_step(node)
+        trains: Callable[[cst.CSTNode], bool] = lambda node: (
+            isinstance(node, cst.Call) and (self.roles.is_backward(node) or self.roles.is_optimizer_step(node))
         )
         return function is None or not any(trains(node) for node in walk(function))
 
@@ -178,7 +178,5 @@ def _parameters(function: Function) -> set[str]:
 
 def _locals(function: Function) -> set[str]:
     """Names that a function binds for itself."""
-    elsewhere = {
-        item.name.value for node in walk(function.body) if isinstance(node, cst.Global | cst.Nonlocal) for item in node.names
-    }
+    elsewhere = {item.name.value for node in walk(function.body) if isinstance(node, cst.Global | cst.Nonlocal) for item in node.names}
     return {root_of(name) for name in assigned(function.body) if "." not in name and "[" not in name} - elsewhere

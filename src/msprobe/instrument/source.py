@@ -130,7 +130,9 @@ def check_writable(source: Source) -> None:
     if not os.access(source.path, os.W_OK):
         raise UsageError(f"{source.shown} is read-only: allow writing first (chmod u+w {source.shown})")
     if not os.access(source.path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"no file can be made in {source.path.parent}, so {source.shown} cannot be replaced safely: allow writing there first")
+        raise UsageError(
+            f"no file can be made in {source.path.parent}, so {source.shown} cannot be replaced safely: allow writing there first"
+        )
 
 
 def replace(source: Source, data: bytes) -> None:

@@ -38,9 +38,9 @@ def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
         if kind is None:
             continue
         above = tree.parent(call)
-        if isinstance(above, cst.Assign) and len(above.targets) == 1 and (name := dotted(above.targets[0].target)):
-            found.append(Trainer(kind, above, name))
-        elif isinstance(above, cst.AnnAssign) and (name := dotted(above.target)):
+        if (isinstance(above, cst.Assign) and len(above.targets) == 1 and (name := dotted(above.targets[0].target))) or (
+            isinstance(above, cst.AnnAssign) and (name := dotted(above.target))
+        ):
             found.append(Trainer(kind, above, name))
         else:
             note = "the trainer has no name here: write `trainer = ...` in a line of its own first"

@@ -125,7 +125,9 @@ def _judged(directory: str, code: int, ended: str, stopped: bool, last: Sequence
         where = next((found for line in last if (found := trial.recorded(line))), directory)
         how = "then the script was ended" if stopped else f"the script ended with exit code {code}"
         number = f"{len(places)} process{'es' if len(places) > 1 else ''}"
-        return Check("trial", True, f"dump.json is at {where} (removed again): {calls} calls of {number} in step {next(iter(steps))}; {how}")
+        return Check(
+            "trial", True, f"dump.json is at {where} (removed again): {calls} calls of {number} in step {next(iter(steps))}; {how}"
+        )
     if ended == "time":
         return Check("trial", False, f"no step was recorded within {seconds:.0f} seconds (--trial-timeout gives it more)")
     words = next((line for line in reversed(last) if "[WARNING]" in line or "[ERROR]" in line), "")

@@ -41,7 +41,9 @@ def undo(text: str, keep: frozenset[int] = frozenset()) -> Undone:
         if number in inside or number in keep or not marks.marked(line):
             continue
         if marks.told(line) is not None:
-            found = next((i for i in range(index + 1, min(index + _REACH, len(lines))) if marks.old_line(line, lines[i]) and i not in restored), None)
+            found = next(
+                (i for i in range(index + 1, min(index + _REACH, len(lines))) if marks.old_line(line, lines[i]) and i not in restored), None
+            )
             if found is None:
                 edited.append(number)
                 continue
