@@ -77,11 +77,13 @@ def _places(calls: Calls, site: Site, depth: int) -> list[_Found]:
     """The loops that a call of a model belongs to, functions looked through; empty: it is in none."""
     loops = calls.loops_around(site.node, site.function)
     if loops:
-        loop = next((one for one in loops if calls.within(one.body, calls.steps)), None)
+        loop = next((one for one in loops if calls.steps_of(one)), None)
         if loop is not None:
             return [_Found(loop, "loop", site.function, [site])]
         outside = site.function is not None and calls.within(site.function, calls.steps) and not _any_loop(calls, site.function)
         if not outside:
+            if calls.within(loops[0].body, calls.all_steps):
+                return []  # evaluation after each epoch: not the epoch is what is recorded
             inner = loops[:1]
             if len(loops) > 1 and not calls.within(loops[0].body, calls.backward) and _could_be_one_step(loops[0], loops[1]):
                 inner = loops[:2]  # tokens inside, prompts outside: either may be meant
@@ -179,7 +181,7 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
         scope = tree.parent(found.node) or found.node
         if isinstance(scope, cst.SimpleStatementLine):
             scope = tree.parent(scope) or scope
-    trains = bool(calls.within(scope, calls.steps) or calls.within(scope, calls.backward))
+    trains = bool(calls.within(scope, calls.all_steps) or calls.within(scope, calls.backward))
     models, notes = _models(roles, found)
     accumulating, accelerator = (None, None)
     step = "iteration" if found.kind == "loop" else "call"
@@ -194,7 +196,7 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
             )
         if found.sites and not trains and isinstance(found.node, cst.While):
             notes += ("each iteration, such as one generated token, will be a step of its own",)
-    line, function = tree.start(found.node)[0], found.function
+    line, function = tree.start(found.node, decorators=False)[0], found.function
     if isinstance(found.node, cst.FunctionDef):
         function = tree.function_of(found.node)
     return Candidate(

@@ -29,7 +29,7 @@ def mark(code: str) -> str:
 
 def was(old: str, new: str) -> str:
     """The comment in front of a line that was changed from `old` to `new`, both without indentation and line end."""
-    return f"{ANY}{_checksum(old, new.rstrip())} was: {old}"
+    return f"{ANY}{_checksum(old.rstrip(), new.rstrip())} was: {old}"
 
 
 def ours(line: str) -> bool:
@@ -45,10 +45,9 @@ def old_line(comment: str, line: str) -> str | None:
     code = bare.lstrip(" \t\f")
     if found is None:
         return None
-    for old in (found["code"], found["code"].rstrip()):
-        if found["sum"] == _checksum(old, code.rstrip()):
-            return bare[: len(bare) - len(code)] + old + line_end(line)
-    return None
+    if found["sum"] != _checksum(found["code"].rstrip(), code.rstrip()):  # editors strip what is at the end of lines
+        return None
+    return bare[: len(bare) - len(code)] + found["code"] + line_end(line)
 
 
 def told(comment: str) -> str | None:

@@ -11,7 +11,7 @@ from msprobe.instrument.candidates import Candidate
 from msprobe.instrument.edits import Edit, Insert, Splice
 from msprobe.instrument.header import Names
 from msprobe.instrument.sites import Calls
-from msprobe.instrument.tree import Statement, Tree, assigned, names_in_target, root_of, statements, walk
+from msprobe.instrument.tree import Statement, Tree, assigned, children, names_in_target, root_of, statements, walk
 
 _ENDS = (cst.Continue, cst.Break, cst.Return, cst.Raise)
 _Exit = cst.Continue | cst.Break | cst.Return
@@ -151,7 +151,7 @@ class Placing:
                 continue
             if not _rebinds(one, models) or isinstance(one, cst.For | cst.While | cst.FunctionDef):
                 return None
-            for inner in one.children:
+            for inner in children(one):
                 if isinstance(inner, cst.IndentedBlock) and self._calls.within(inner, sites):
                     return inner
             return None
@@ -179,7 +179,7 @@ def _exits(inside: Sequence[cst.CSTNode], loop: bool, function: bool) -> Iterato
             return
         if isinstance(node, cst.Return) or (isinstance(node, cst.Continue | cst.Break) and depth == 0 and not function):
             yield node
-        for child in node.children:
+        for child in children(node):
             inner = isinstance(node, cst.For | cst.While) and child is node.body
             yield from visit(child, depth + inner)
 

@@ -214,7 +214,7 @@ class Planner:
         line = self.script.compiles()
         if line is not None:
             answer.notes.append(
-                f"torch.compile (line {line}): compiled code runs eagerly and is recorded between start and stop; elsewhere it stays compiled"
+                f"torch.compile (line {line}): compiled code runs eagerly between start and stop, and is recorded; elsewhere not"
             )
         if candidate is not None and candidate.step == "optimizer step" and candidate.trainer is None:
             answer.notes.append(

@@ -11,6 +11,11 @@ from msprobe.instrument.tree import Tree, dotted, names_in_target, root_of, walk
 _MODEL_NAME = re.compile(
     r"(?:\w+_)?(?:model|net|network|generator|discriminator|backbone|policy|actor|critic|unet|vae|student|teacher|engine|classifier)\d*(?:_\w+)?|net[A-Z]\w*|\w+Net|\w+Model",
 )
+_VERB = re.compile(
+    r"(?:build|create|get|make|load|init|initialize|prepare|save|setup|wrap|train|eval|evaluate|test|run|fit|compile|freeze|export|print|log|"
+    r"define|construct|restore|convert|update|call|apply|set|is|has|check|validate|count|new)_"
+)
+"""`build_model(...)` makes one; it is none."""
 _CLASS_NAME = re.compile(
     r"[A-Z]\w*(?:Model|Net|Network|Module|Transformer|Generator|Discriminator|GPT\d*|Bert|BERT|UNet|VAE|MLP|CNN|Autoencoder|AutoEncoder|For[A-Z]\w+|"
     r"Classifier|Llama|ViT|LSTM|RNN|GRU)|GPT\d*|MLP|CNN|VAE|ViT|ResNet\w*|LSTM|RNN|GRU|Transformer\w*|Net\w*"
@@ -108,7 +113,8 @@ class Roles:
             return False
         if root_of(name) in self.imports and (root_of(name) != name or not name.islower()):
             return False  # models.resnet(...); an object that was imported by its name may well be a model
-        return _MODEL_NAME.fullmatch(name.rpartition(".")[2]) is not None
+        last = name.rpartition(".")[2]
+        return _MODEL_NAME.fullmatch(last) is not None and _VERB.match(last) is None
 
     def is_optimizer_step(self, call: cst.Call) -> bool:
         """`optimizer.step()`, `scaler.step(optimizer)`, `engine.step()` of DeepSpeed."""

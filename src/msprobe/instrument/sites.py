@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -41,10 +41,12 @@ class Calls:
         self._callers: dict[int, list[cst.CSTNode]] = {}
         self.forward = self._sites()
         self.backward = self._closed([call for call in self._calls if roles.is_backward(call)])
-        self.steps = self._closed([call for call in self._calls if roles.is_optimizer_step(call)])
-        self.direct_steps = [call for call in self._calls if roles.is_optimizer_step(call)]
+        self.direct_steps: list[cst.CSTNode] = [call for call in self._calls if roles.is_optimizer_step(call)]
+        self.all_steps = self._closed(self.direct_steps)
+        self.steps = self._closed(self.direct_steps, once=True)
+        """Without calls of functions that make several steps: those have loops of their own."""
 
-    def within(self, node: cst.CSTNode, calls: list[cst.CSTNode]) -> list[cst.CSTNode]:
+    def within(self, node: cst.CSTNode, calls: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
         """Those of `calls` that lie in `node`."""
         return [call for call in calls if call is node or any(one is node for one in self.tree.above(call))]
 
@@ -114,14 +116,20 @@ class Calls:
         )
         return function is None or not any(trains(node) for node in walk(function))
 
-    def _closed(self, calls: list[cst.Call]) -> list[cst.CSTNode]:
-        """The calls, and those of functions in which they are."""
+    def steps_of(self, loop: Loop) -> list[cst.CSTNode]:
+        """The optimizer's steps that an iteration of this loop makes, not those of loops inside."""
+        return [step for step in self.within(loop.body, self.steps) if self.loops_around(step, self.home(step))[:1] == [loop]]
+
+    def _closed(self, calls: Sequence[cst.CSTNode], once: bool = False) -> list[cst.CSTNode]:
+        """The calls, and those of functions in which they are; `once`: unless they stand in a loop there."""
         found: list[cst.CSTNode] = list(calls)
         seen: set[int] = set()
         for _ in range(_DEEPEST):
             more: list[cst.CSTNode] = []
             for call in found:
                 function = self.tree.function_of(call)
+                if once and self.loops_around(call, function):
+                    continue
                 if function is not None and id(function) not in seen:
                     seen.add(id(function))
                     more += self.callers(function)

@@ -90,7 +90,8 @@ def read_any(path: str | os.PathLike[str]) -> Source:
 
 def _decoded(real: Path, shown: str, data: bytes) -> Source:
     try:
-        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        lines = io.BytesIO(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))  # it knows no line that ends in \r alone
+        encoding = tokenize.detect_encoding(lines.readline)[0]
         if encoding == "utf-8-sig":
             encoding = "utf-8"
         bare = data[len(codecs.BOM_UTF8) :] if data.startswith(codecs.BOM_UTF8) else data

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
@@ -39,9 +40,9 @@ class Tree:
         self._parents = wrapper.resolve(ParentNodeProvider)
         self._logical = _logical_lines(text)
 
-    def start(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Line and column of the first character; decorators belong to what they decorate."""
-        if isinstance(node, cst.FunctionDef | cst.ClassDef) and node.decorators:
+    def start(self, node: cst.CSTNode, decorators: bool = True) -> tuple[int, int]:
+        """Line and column of the first character; decorators belong to what they decorate, unless told otherwise."""
+        if decorators and isinstance(node, cst.FunctionDef | cst.ClassDef) and node.decorators:
             node = node.decorators[0]
         place = self._positions[node].start
         return place.line, place.column
@@ -90,10 +91,18 @@ class Tree:
 
 def walk(node: cst.CSTNode, into: Callable[[cst.CSTNode], bool] = lambda node: True) -> Iterator[cst.CSTNode]:
     """A node and all that is in it, in the order of the text; not what is in nodes that `into` refuses."""
-    yield node
-    if into(node):
-        for child in node.children:
-            yield from walk(child, into)
+    waiting = [node]
+    while waiting:
+        here = waiting.pop()
+        yield here
+        if into(here):
+            waiting += reversed(children(here))
+
+
+@lru_cache(maxsize=1 << 18)
+def children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The nodes right inside a node, kept: libcst finds them by visiting, which takes long."""
+    return tuple(node.children)
 
 
 def is_no_definition(node: cst.CSTNode) -> bool:
