@@ -3,8 +3,8 @@
 `command()` stands for `[sys.executable]` in a test: what follows is run by a process forked from one that has imported torch, msprobe and
 what they need (server.py). `command("transformers")` has transformers and accelerate too. All test processes of a run share one server.
 
-A real interpreter is still right where a test is about its start or its end, or about what is imported when. Options and variables that
-an interpreter reads when it starts get one by themselves.
+A real interpreter is still right where a test is about its start or its end, about what is imported when, or about code that is compiled
+for the first time. Options and variables that an interpreter reads when it starts get one by themselves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from warm_python.client import send
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parents[1] / "src")
-# torch._dynamo: the first step of an optimizer, DDP and FSDP import it.
-TORCH = ["torch", "torch._dynamo", "torch.nn.parallel", "torch.distributed.fsdp", "torch.utils.checkpoint", "msprobe.pytorch"]
+TORCH = ["torch", "torch._dynamo", "msprobe.pytorch"]
+"""The first step of an optimizer, DDP and FSDP would import torch._dynamo in each process."""
 MORE = {
     "transformers": ["transformers", "transformers.models.llama.modeling_llama", "accelerate", "msprobe.pytorch.load.isolating"],
 }
