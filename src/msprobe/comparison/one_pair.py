@@ -34,6 +34,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
 from msprobe.errors import UsageError
@@ -76,7 +77,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    notes: list[str] = [unlike] if unlike else []
+    notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})

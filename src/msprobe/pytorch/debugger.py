@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msprobe.errors import UsageError
-from msprobe.format import isolation
+from msprobe.format import isolation, trial
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
@@ -46,7 +46,7 @@ def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
     """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
     orders = os.environ.get(isolation.VARIABLE)
     if not orders:
-        return Session(LiveConfig(config_path, arguments))
+        return Session(LiveConfig(config_path, trial.limited(arguments)))
     from msprobe.pytorch.load.isolating import IsolatedSession
 
     return IsolatedSession(orders)
