@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
-from warm_python.client import send
+from warm_python.client import run, send
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parents[1] / "src")
@@ -78,3 +79,40 @@ def command(kind: str = "torch") -> list[str]:
         kind: what is already imported: `torch`, or a key of MORE.
     """
     return [sys.executable, "-S", "-E", str(HERE / "client.py"), _socket(kind)]
+
+
+class Started:
+    """A program that runs in a forked process; it is gone when the block is left.
+
+    Attributes:
+        pid: its process's number.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._answers = connection.makefile()
+        self.pid = int(self._answers.readline())
+
+    def wait(self) -> int:
+        """How it ended; negative: the signal."""
+        return int(self._answers.readline())
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answers.close()
+        self._connection.close()
+
+
+def started(arguments: list[str], environment: dict[str, str], directory: Path, files: list[IO[str]]) -> Started:
+    """Start a program, for tests that must know its process's number.
+
+    Args:
+        arguments: those of an interpreter.
+        environment: all of its variables.
+        directory: where it runs.
+        files: what it has as its standard input, output and error.
+    """
+    arguments, numbers = list(map(str, arguments)), [file.fileno() for file in files]
+    return Started(run(_socket("torch"), arguments, numbers, environment, str(directory)))
