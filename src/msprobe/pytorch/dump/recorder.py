@@ -98,7 +98,7 @@ class Recorder:
             began = perf_counter()
             try:
                 with _NoTorchFunction():
-                    self._api_ends(step, call, result)
+                    self._api_ends(step, call, result if api.written is None else api.written.output(args, kwargs, result))
                     if result is None and call.edges is not None and args:
                         self._changed(step, call, args[0])
             except Exception as error:
