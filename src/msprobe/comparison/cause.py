@@ -23,8 +23,9 @@ def find_cause(
     inside: tuple[str | None, str | None],
     before: Sequence[MeasuredCall],
     parents: tuple[_Parents, _Parents],
-) -> tuple[MeasuredCall | None, int]:
-    """The first of the calls without partner that lead to a value that differs, and how many there are in a row.
+) -> tuple[MeasuredCall | None, int, MeasuredCall | None]:
+    """The first of the calls without partner that lead to a value that differs, how many there are in a row, and what stands in its place
+    on the golden side.
 
     Args:
         kind: of the difference; only those of a forward call that agreeing calls do not explain can have such a cause.
@@ -35,17 +36,19 @@ def find_cause(
         parents: construct.json of the target and of the golden dump.
     """
     if kind not in _EXPLAINED or call.parts.direction != "forward" or (kind == "output" and not call.parts.is_module):
-        return None, 0
-    found: list[MeasuredCall] = []
+        return None, 0, None
+    chains: list[list[MeasuredCall]] = []
     for side in (0, 1):
         if inside[side] is None and inside[0] is not None:
             continue
         alone = [one for one in before if not one.matched and one.pair[side] is not None and _lies_in(one, inside[side], parents[side])]
-        found = _chain(alone, rows, side)
-        if found:
-            return found[-1], len(found)
+        if found := _chain(alone, rows, side):
+            chains.append(found)
+    if chains:
+        instead = chains[1][-1] if len(chains) > 1 else None
+        return chains[0][-1], len(chains[0]), instead
     found = _last(before, inside, parents) if kind == "output" else []
-    return (found[-1], len(found)) if found else (None, 0)
+    return (found[-1], len(found), None) if found else (None, 0, None)
 
 
 def _lies_in(call: MeasuredCall, module: str | None, parents: _Parents) -> bool:

@@ -38,6 +38,7 @@ class FirstDifference:
         cause: the call that only one side has and that makes what differs: the first of those inside the module at fault, or before the
             call at fault, whose result becomes it; None when there is none.
         cause_count: how many such calls there are in a row.
+        cause_instead: what the golden run calls in its place, None when nothing.
         reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
         shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
         opens_backward: it is an input of the first backward call that both sides recorded.
@@ -62,6 +63,7 @@ class FirstDifference:
     accepted: bool = False
     cause: MeasuredCall | None = None
     cause_count: int = 0
+    cause_instead: MeasuredCall | None = None
 
     @property
     def of_values(self) -> bool:
@@ -125,6 +127,6 @@ class Findings:
         first, beyond = self.first, self.beyond_rounding
         if first is not None and first.of_values and first.within_rounding and beyond is not None:
             return beyond
-        if first is not None and first.only_dtype and beyond is not None and beyond.kind in _NO_MATTER_OF_DTYPE:
+        if first is not None and first.only_dtype and beyond is not None and (beyond.kind in _NO_MATTER_OF_DTYPE or beyond.of_weights):
             return beyond
         return self.first

@@ -72,7 +72,8 @@ def _cause(difference: FirstDifference) -> str:
         return ""
     side = "target" if cause.pair.target is not None else "golden run"
     more = f" (and {difference.cause_count - 1} more behind it)" if difference.cause_count > 1 else ""
-    return f"; the likely cause is {cause.name}{more}, which the {side} alone calls"
+    where = f"calls in place of {difference.cause_instead.name}" if difference.cause_instead is not None else "alone calls"
+    return f"; the likely cause is {cause.name}{more}, which the {side} {where}"
 
 
 def _before_backward(difference: FirstDifference) -> str:

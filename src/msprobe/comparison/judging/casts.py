@@ -4,12 +4,14 @@ What was computed may carry the error of everything before it; a weight and the 
 unit roundoff u and smallest step e near zero gives x(1 + d) with |d| <= u, or an absolute error of e/2. So Max and Min move by at most
 u times their size, Norm by u times itself, and Mean by u times the mean magnitude, which is at most Norm/sqrt(n) (Cauchy-Schwarz).
 
-Weights that one of the two runs has trained in its own dtype have moved apart: parameters are held to this only where most of them obey.
+Weights that one of the two runs has trained in its own dtype have moved apart: parameters are held to this only where three quarters
+of them are casts of each other to the bit, as far as Max and Min tell (rounding keeps the order of numbers, so that it takes Max to Max).
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -98,9 +100,27 @@ def _marked(call: MeasuredCall, others: set[_Identity]) -> MeasuredCall:
     return measured_anew(call, rows)
 
 
+def trained_apart(calls: Sequence[MeasuredCall]) -> bool:
+    """Whether many of the parameters that have another dtype on each side are no casts of each other."""
+    seen = _weights(execution_order(calls))
+    return not _are_casts(seen)
+
+
 def _other_weights(order: Sequence[MeasuredCall]) -> Iterator[_Identity]:
-    """Identities of the parameters that a cast does not explain, none where that is so for half of them or more."""
-    seen: dict[_Identity, bool] = {}
+    """Identities of the parameters that a cast does not explain, none where many are no casts of each other."""
+    seen = _weights(order)
+    if _are_casts(seen):
+        yield from (identity for identity, (_, is_beyond) in seen.items() if is_beyond)
+
+
+def _are_casts(seen: Mapping[_Identity, tuple[bool, bool]]) -> bool:
+    """Whether so many are casts that they were not trained apart: by chance, Max and Min of a coarse dtype agree for half of them."""
+    return 4 * sum(is_rounded for is_rounded, _ in seen.values()) >= 3 * len(seen)
+
+
+def _weights(order: Sequence[MeasuredCall]) -> dict[_Identity, tuple[bool, bool]]:
+    """Of each parameter that has another dtype on each side whether it is a cast as far as can be told, and whether it can be none."""
+    seen: dict[_Identity, tuple[bool, bool]] = {}
     put_out: set[_Identity] = set()
     for call in order:
         if call.parts.direction != "forward":
@@ -112,10 +132,37 @@ def _other_weights(order: Sequence[MeasuredCall]) -> Iterator[_Identity]:
             if not _comes_in(row):
                 put_out.add(_identity(row))
             elif _is_weight(call, ours) and (ours.role == "parameters" or _identity(row) not in put_out):
-                seen.setdefault(_identity(row), moved(ours, theirs) is not None)
-    beyond = [identity for identity, is_beyond in seen.items() if is_beyond]
-    if 2 * len(beyond) < len(seen):
-        yield from beyond
+                seen.setdefault(_identity(row), (_is_rounded(ours, theirs), moved(ours, theirs) is not None))
+    return seen
+
+
+def _is_rounded(target: Row, golden: Row) -> bool:
+    """Whether Max and Min of the coarser side are those of the finer one, rounded; where that cannot be told, whether they could be."""
+    coarse, fine = (target, golden) if unit_of(target.dtype) > unit_of(golden.dtype) else (golden, target)
+    if coarse.dtype not in _ROUNDED or fine.dtype not in _REFINES:
+        return moved(target, golden) is None
+    pairs = zip(coarse.statistics[:2], fine.statistics[:2], strict=True)
+    return all(type(b) is float and _ROUNDED[coarse.dtype](b) == a for a, b in pairs)
+
+
+def _to_bfloat16(value: float) -> float:
+    """The nearest number of bfloat16, ties to even."""
+    if not math.isfinite(value) or value == 0.0:
+        return value
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(fraction * 256.0), exponent - 8)
+
+
+def _to_float16(value: float) -> float:
+    return float(struct.unpack("e", struct.pack("e", value))[0]) if abs(value) < 65520.0 else math.copysign(math.inf, value)
+
+
+def _to_float32(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0]) if abs(value) < 3.4e38 else value
+
+
+_ROUNDED = {"torch.bfloat16": _to_bfloat16, "torch.float16": _to_float16, "torch.float32": _to_float32}
+_REFINES = frozenset({"torch.float32", "torch.float64"})
 
 
 def _other_data(order: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> Iterator[_Identity]:

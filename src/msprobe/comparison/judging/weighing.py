@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, execution_order, measured_anew
 from msprobe.comparison.judging.absent import excuse
 from msprobe.comparison.judging.backward import expected_gradient, passed_or_not
+from msprobe.comparison.judging.casts import trained_apart
 from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
@@ -54,6 +55,8 @@ class _Weighing:
         self._calls = calls
         self._sampled = sampled
         self._digits: bool | None = None
+        self._weights: set[_Seen] | None = None
+        self._apart: bool | None = None
         self._growth = GROWTH_SAMPLED if sampled else GROWTH
         self._names = {call.name: call for call in calls}
         self._module_calls: dict[str, MeasuredCall] = {}
@@ -147,8 +150,25 @@ class _Weighing:
             return _replaced(measure, known.agreement, known.expected)
         if self._sampled and size < LAST_DIGITS and is_reordered(ours, theirs, size) and self._digits_count():
             return self._decided(identity, measure, 0.0)
-        allowance = self._unrecorded(ours, theirs, bounds, is_backward) if ours.role == "input" else bounds.rounding
+        if ours.role != "input" or (size > bounds.rounding and identity in self._read_weights()):
+            allowance = bounds.rounding  # weights are read: no error came along, but for that of training
+            if size > allowance and ours.dtype != theirs.dtype and self._trained_apart():
+                allowance = max(allowance, GROWTH * passed_or_not(bounds.unit))
+        else:
+            allowance = self._unrecorded(ours, theirs, bounds, is_backward)
         return self._decided(identity, measure, allowance)
+
+    def _read_weights(self) -> set[_Seen]:
+        """The parameters of modules, by which a call inside is known to take in a weight."""
+        if self._weights is None:
+            pairs = (row.pair for call in self._calls for row in call.rows)
+            self._weights = {_identity(a, b) for a, b in pairs if a is not None and b is not None and a.role == "parameters"}
+        return self._weights
+
+    def _trained_apart(self) -> bool:
+        if self._apart is None:
+            self._apart = trained_apart(self._calls)
+        return self._apart
 
     def _at_once(self, call: MeasuredCall, ours: Row, theirs: Row, measure: Measure, kind: Kind | None) -> Measure | None:
         """The weighed measure where no expectation is needed to tell: it is known already, or smaller than any expectation."""
