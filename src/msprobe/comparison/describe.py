@@ -13,6 +13,7 @@ from msprobe.comparison.previous_step import look_back
 from msprobe.comparison.reasons import ONLY_DTYPE, are_of_dtype_alone, joined
 from msprobe.comparison.sentence import lead
 from msprobe.comparison.spread import received, spread
+from msprobe.comparison.times import Advice
 
 _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
@@ -26,6 +27,8 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     first = lead(outcome)
     if first:
         yield Line(first, "lead")
+    notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
+    yield from (Line(f"  {note}", "head") for note in notes if isinstance(note, Advice))
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -37,7 +40,7 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
     if len(interesting) > _SHOWN_PAIRS:
         yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
-    notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
+    notes = [note for note in notes if not isinstance(note, Advice)]
     for note in notes[:_SHOWN_NOTES]:
         yield Line(f"note: {note}", "dim")
     if len(notes) > _SHOWN_NOTES:

@@ -42,6 +42,7 @@ class FirstDifference:
         reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
         shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
         opens_backward: it is an input of the first backward call that both sides recorded.
+        unknown_inner: of the calls inside a module at fault, one that could not be compared; "" where all could.
         inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
@@ -60,6 +61,7 @@ class FirstDifference:
     shows_at: str = ""
     opens_backward: bool = False
     inputs_partly_unknown: bool = False
+    unknown_inner: str = ""
     accepted: bool = False
     cause: MeasuredCall | None = None
     cause_count: int = 0

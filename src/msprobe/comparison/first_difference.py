@@ -205,6 +205,11 @@ class _Search:
                 last, others = other.name, others or not other.matched
         return (None, True) if others else (last, False)
 
+    def _unknown_inner(self, call: MeasuredCall) -> str:
+        """The first call directly inside a module with a value that was recorded and could not be compared."""
+        inside = (other for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name)
+        return next((other.name for other in inside if any(row.measure is not None and row.measure.lost for row in other.rows)), "")
+
     def _make(
         self,
         kind: Kind,
@@ -242,6 +247,7 @@ class _Search:
             shown,
             self._opens_backward(shown) if kind in ("input", "first input") else False,
             inputs_partly_unknown(around if kind == "own code" and around is not None else call),
+            self._unknown_inner(call) if last_inner is not None else "",
             accepted,
             *made_by,
         )

@@ -119,7 +119,7 @@ def _text(difference: FirstDifference) -> str:
         return f"{keys} of {what} {_verb(difference)}, nothing recorded before it does{_cause(difference)}"
     if difference.only_dtype and difference.dtypes is not None:
         return f"{_inputs(difference)}, {what} computes in {difference.dtypes[0]}, in the golden run in {difference.dtypes[1]}"
-    own = " in its own code" if difference.last_inner is not None else _cause(difference)
+    own = " in its own code" if difference.last_inner is not None and not difference.unknown_inner else _cause(difference)
     return f"{_inputs(difference)}, {what} differs{own}"
 
 

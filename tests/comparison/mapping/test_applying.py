@@ -115,10 +115,20 @@ def test_padding_of_one_length_under_one_mask(tmp_path: Path) -> None:
     assert results(found)["forward.0.output.0"][0] == "error"
 
 
-def test_a_rule_that_fits_nothing_is_told(tmp_path: Path) -> None:
-    rule = TensorRule("nowhere.output.0", ("m.output.0",), How())
-    found = report(tmp_path, rule, dump(tmp_path / "t", [X]), dump(tmp_path / "g", [X]))
-    assert "the mapping file's rule for nowhere.output.0 fits no module that both dumps have" in found.notes
+@pytest.mark.parametrize(
+    "target, golden, said",
+    [
+        ("nowhere.output.0", "m.output.0", ": the target has no module nowhere"),
+        ("mm.output.0", "m.output.0", ": the target has no module mm; nearest: m"),
+        ("m.outputs.0", "m.output.0", ": m of the target has no outputs.0; nearest: output.0, input.0"),
+        ("m.weigth", "m.weight", ": m of the target has no weigth; nearest: weight"),
+        ("m.output.0", "mm.output.0", ": the golden run has no module mm; nearest: m"),
+        ("m.output.7", "m.output.0", ": m of the target has no output.7; nearest: output.0"),
+    ],
+)
+def test_a_rule_that_fits_nothing_is_told_with_the_nearest_names(tmp_path: Path, target: str, golden: str, said: str) -> None:
+    found = report(tmp_path, TensorRule(target, (golden,), How()), dump(tmp_path / "t", [X]), dump(tmp_path / "g", [X]))
+    assert f"the mapping file's rule for {target} fits no module that both dumps have{said}" in found.notes
 
 
 def test_checksums_say_nothing_of_parts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from msprobe.comparison.mapping import rules
 from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.mapping.nearest import did_you_mean
 
 
 def _name(text: str) -> str:
@@ -45,6 +46,16 @@ class Select(_Strict):
         return self
 
 
+_WORDS = ("sum", "transpose")
+_EXAMPLES = {
+    "concat": "{concat: -1}",
+    "select": "{select: {dim: 0, index: 1}}",
+    "flatten": "{flatten: [0, 1]}",
+    "mask": "{mask: model.input.attention_mask}",
+    "shard": "{shard: {dim: 0, over: tp}}",
+}
+
+
 class How(_Strict):
     """How golden tensors become the one that the target is compared with. In the order of these fields, whatever the order in the file.
 
@@ -74,9 +85,13 @@ class How(_Strict):
             return {"sum": True}
         if value == "transpose":
             return {"transpose": (-2, -1)}
-        if isinstance(value, dict) and value.get("transpose") is True:
-            return {**value, "transpose": (-2, -1)}
-        return value
+        if isinstance(value, dict):
+            return {**value, "transpose": (-2, -1)} if value.get("transpose") is True else value
+        if isinstance(value, str) and value in _EXAMPLES:
+            raise ValueError(f"`{value}` needs a value, as in `how: {_EXAMPLES[value]}`")
+        if isinstance(value, str):
+            raise ValueError(f"there is no way {value!r} to put tensors together{did_you_mean(value, (*_WORDS, *_EXAMPLES))}")
+        raise ValueError(f"{value!r} says nothing of how tensors are put together: {' or '.join(_WORDS)}, or such as {_EXAMPLES['concat']}")
 
     def plain(self) -> rules.How:
         """Without pydantic, which a comparison need not import."""
