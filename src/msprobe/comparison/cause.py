@@ -13,6 +13,7 @@ from msprobe.comparison.findings import Kind
 from msprobe.comparison.rows import Row
 
 _EXPLAINED: tuple[Kind, ...] = ("output", "own code", "input")
+_NUMBERS = {float, int, bool}
 _Parents = Mapping[str, str | None]
 
 
@@ -87,6 +88,6 @@ def _identity(row: Row | None) -> tuple[object, ...] | None:
     if row is None or row.kind != "tensor":
         return None
     if row.md5 is not None:
-        return (row.md5, row.value)
+        return (str(row.md5), row.value)
     highest, lowest, _, norm = row.statistics
-    return (highest, lowest, row.value) if norm else None
+    return (highest, lowest, row.value) if norm and {type(highest), type(lowest)} <= _NUMBERS else None

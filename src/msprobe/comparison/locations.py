@@ -67,5 +67,9 @@ def _line(name: str, around: str | None, stacks: Stacks) -> Frame | None:
     user, library = locate(frames_of(name, stacks))
     if user is None or library is None:
         return user
-    outside = parse(name).is_module if around is None else locate(frames_of(around, stacks))[0] == user
+    if around is not None:
+        outside = locate(frames_of(around, stacks))[0] == user
+    else:  # of a module, another one must have called it that was not recorded itself
+        parts = parse(name)
+        outside = parts.is_module and parts.direction == "forward"
     return library if outside else user

@@ -201,6 +201,6 @@ def _comes_in(row: Measured) -> bool:
 def _identity(row: Measured) -> _Identity:
     """The same on both sides for the same value under another name; a view of it has the same statistics."""
     ours, theirs = row.pair
-    if ours is None or theirs is None:
-        return (None,)
+    if ours is None or theirs is None or {*map(type, (*ours.statistics, *theirs.statistics))} != {float}:
+        return (id(row),)
     return (ours.dtype, theirs.dtype, ours.statistics, theirs.statistics, ours.value)
