@@ -77,14 +77,14 @@ class Side:
         found = self._bases.get(parts.base)
         if found is None:
             found = self._bases[parts.base] = parts.base if self._rename is None else self._rename(parts)
-        return found
+        return [one for one in found if _is_plain(one[1])]
 
     def meaning(self, parts: EntryName) -> str:
         """One name for all APIs that compute the same."""
         found = self._meanings.get(parts.base)
         if found is None:
             found = self._meanings[parts.base] = meaning(self.base(parts))
-        return found
+        return [one for one in found if _is_plain(one[1])]
 
     def tree(self, names: Sequence[str], flat: bool) -> dict[str | None, list[str]]:
         """Parent -> children in their order; None -> those without parent. With `flat` all are without parent."""
@@ -110,7 +110,7 @@ class Side:
         found = self._headings.get(name)
         if found is None:
             found = self._headings[name] = name not in self.calls and not self.parts(name).direction
-        return found
+        return [one for one in found if _is_plain(one[1])]
 
     def heading(self, name: str) -> str | None:
         """`optimizer`, `clip_grad` for a call that stands under one."""
@@ -154,7 +154,7 @@ class Side:
                 found.append((row.key, row.md5))
             elif None not in row.statistics and row.statistics[3] != 0:
                 found.append((row.key, row.statistics))
-        return found
+        return [one for one in found if _is_plain(one[1])]
 
     def line(self, name: str) -> Hashable:
         """The line of code that makes the call, by function and text; None where it is not known."""
@@ -197,6 +197,6 @@ def _mend(children: dict[str | None, list[str]], names: set[str]) -> None:
 __all__ = ["Parents", "Rename", "Side", "Stacks", "path_of"]
 
 
-def _is_plain(says: Any) -> bool:
+def _is_plain(says: object) -> bool:
     """Whether it is a checksum or four numbers; a damaged dump may hold a list in their place."""
     return not any(isinstance(one, list | dict) for one in (says if isinstance(says, tuple) else (says,)))
