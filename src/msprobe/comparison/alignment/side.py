@@ -77,14 +77,14 @@ class Side:
         found = self._bases.get(parts.base)
         if found is None:
             found = self._bases[parts.base] = parts.base if self._rename is None else self._rename(parts)
-        return [one for one in found if _is_plain(one[1])]
+        return found
 
     def meaning(self, parts: EntryName) -> str:
         """One name for all APIs that compute the same."""
         found = self._meanings.get(parts.base)
         if found is None:
             found = self._meanings[parts.base] = meaning(self.base(parts))
-        return [one for one in found if _is_plain(one[1])]
+        return found
 
     def tree(self, names: Sequence[str], flat: bool) -> dict[str | None, list[str]]:
         """Parent -> children in their order; None -> those without parent. With `flat` all are without parent."""
@@ -110,7 +110,7 @@ class Side:
         found = self._headings.get(name)
         if found is None:
             found = self._headings[name] = name not in self.calls and not self.parts(name).direction
-        return [one for one in found if _is_plain(one[1])]
+        return found
 
     def heading(self, name: str) -> str | None:
         """`optimizer`, `clip_grad` for a call that stands under one."""
