@@ -33,7 +33,8 @@ def measured(python: str, before: str, runs: int) -> tuple[float, float]:
     environment.pop("MSPROBE_CONFIG", None)
     found: list[tuple[float, float]] = []
     for _ in range(runs + 1):  # the first one warms the disk up
-        text = subprocess.run([python, "-c", CHILD.format(before=before)], env=environment, capture_output=True, text=True, check=True).stdout
+        command = [python, "-c", CHILD.format(before=before)]
+        text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         wall, used, _ = text.split()[-3:]
         found.append((float(wall), float(used)))
     return statistics.median(wall for wall, _ in found[1:]), statistics.median(used for _, used in found[1:])
