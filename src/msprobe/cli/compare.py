@@ -128,12 +128,18 @@ def run(arguments: argparse.Namespace) -> int:
 def _compare_runs(arguments: argparse.Namespace) -> int:
     from msprobe.cli.console import show
     from msprobe.comparison.number_lists import parse_numbers
+    from msprobe.comparison.remote import is_url
     from msprobe.comparison.repeated import words
     from msprobe.comparison.repeated.runs import compare_runs
 
     given = [flag for flag, name in _NOT_OF_RUNS if getattr(arguments, name) not in (None, False)]
     if given:
-        raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
+        mapped = not {"--mapping", "-dm", "-cm", "-am", "-lm", "-fm"}.isdisjoint(given)
+        why = ": runs of one script have one structure; two that are built differently are compared with -tp and -gp" if mapped else ""
+        raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}{why}")
+    away = next((path for path in arguments.runs if is_url(path)), None)
+    if away is not None:
+        raise UsageError(f"--runs reads local paths only, and {away} is a URL: copy the dump to a directory of this machine first")
     steps = parse_numbers(arguments.step, "--step") if arguments.step is not None else None
     ranks = parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None
     runs = compare_runs(arguments.runs, steps, ranks)

@@ -11,6 +11,7 @@ from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
+from msprobe.comparison.mapping.composed import ComposedRow, statistics_of
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
 from msprobe.comparison.rows import Row
@@ -77,8 +78,12 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
         yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
         return
     table: list[tuple[str, ...]] = [("", "Max", "Min", "Mean", "Norm")]
-    table += [(side, *map(_shown, row.statistics)) for side, row in (("target", ours), ("golden", theirs))]
+    made = isinstance(ours, ComposedRow), isinstance(theirs, ComposedRow)
+    for side, row, composed in zip(("target", "golden"), (ours, theirs), made, strict=True):
+        table.append((side, *("unknown" if composed and value is None else _shown(value) for value in statistics_of(row)[0])))
     yield from map(Line, _table(table))
+    if any(made) and measure.reason:
+        yield Line(f"    {measure.reason}")
     if measure.max_abs is not None and ours.shape == theirs.shape:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
         how_much = explained(measure) if ours.dtype == theirs.dtype else ""

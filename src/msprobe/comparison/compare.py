@@ -69,11 +69,10 @@ def plan_of(target: Path, golden: Path, options: Options) -> Plan:
 
 def _units(target: str | Path, golden: str | Path, output: Path, options: Options) -> tuple[Plan, list[Unit]]:
     """What is to be done: the plan, and a unit of work for each of its pairs."""
-    urls: Mapping[int, tuple[str, str]] = {}
-    away = remote.is_url(target) or remote.is_url(golden)
-    if options.reference is not None and (away or remote.is_url(options.reference)):
-        raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
-    if away:
+    urls: Mapping[int, tuple[str, ...]] = {}
+    if options.reference is not None and options.tensors.group() is not None:
+        raise UsageError("--reference does not go with `shard` in the mapping file: a third dump would have to be put together, too")
+    if any(remote.is_url(path) for path in (target, golden, options.reference or "")):
         plan, urls = remote.plan_of(target, golden, options)
     else:
         plan = plan_of(Path(target), Path(golden), options)

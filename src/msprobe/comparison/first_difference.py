@@ -45,6 +45,7 @@ class FirstDifference:
         reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
         shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
         opens_backward: it is an input of the first backward call that both sides recorded.
+        unknown_inner: of the calls inside a module at fault, one that could not be compared; "" where all could.
         inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
     """
 
@@ -63,6 +64,7 @@ class FirstDifference:
     shows_at: str = ""
     opens_backward: bool = False
     inputs_partly_unknown: bool = False
+    unknown_inner: str = ""
 
     @property
     def of_values(self) -> bool:
@@ -291,6 +293,11 @@ class _Search:
                 last, others = other.name, others or not other.matched
         return (None, True) if others else (last, False)
 
+    def _unknown_inner(self, call: MeasuredCall) -> str:
+        """The first call directly inside a module with a value that was recorded and could not be compared."""
+        inside = (other for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name)
+        return next((other.name for other in inside if any(row.measure is not None and row.measure.lost for row in other.rows)), "")
+
     def _make(
         self,
         kind: Kind,
@@ -324,6 +331,7 @@ class _Search:
             shown,
             self._opens_backward(shown) if kind in ("input", "first input") else False,
             inputs_partly_unknown(around if kind == "own code" and around is not None else call),
+            self._unknown_inner(call) if last_inner is not None else "",
         )
 
     def _opens_backward(self, name: str) -> bool:

@@ -60,6 +60,8 @@ def _sentence(difference: FirstDifference) -> str:
         why = "" if difference.dtypes is not None else ": the code before it changed"  # else the dtype is said to be the reason
         return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{why}"
     own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
+    if difference.unknown_inner:
+        own = f"; the calls inside it agree as far as they could be compared, and {difference.unknown_inner} could not"
     if difference.other_calls:
         own = "; the calls inside it are not the same ones on both sides"
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"

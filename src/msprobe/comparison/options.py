@@ -39,5 +39,10 @@ class Options:
     jobs: int | None = None
     cluster: str | None = None
 
+    @property
+    def maps(self) -> bool:
+        """Whether the user says that something is called or built otherwise on the two sides."""
+        return bool(self.data_mapping or self.names or self.tensors.rules or self.fuzzy)
+
 
 DEFAULTS = Options()

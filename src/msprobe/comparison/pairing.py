@@ -58,9 +58,9 @@ def pair_up(
     if options.tensors.rules:
         from msprobe.comparison.mapping.applying import align_by_rules
 
-        matching = align_by_rules(calls, around, options.tensors, directories, by_sequence, notes)
+        matching, mapped = align_by_rules(calls, around, options.tensors, directories, by_sequence, notes)
     else:
-        matching = by_sequence(*calls)
+        matching, mapped = by_sequence(*calls), set()
     missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
     if missing:
         notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
@@ -68,7 +68,8 @@ def pair_up(
     if unused:
         more = f", and {len(unused) - 1} more" if len(unused) > 1 else ""
         notes.append(f"the mapping file names what the target does not have, {unused[0]!r}{more}")
-    notes += pairing_notes(matching, rename)
+    told = matching if not mapped else matching._replace(pairs=[one for one in matching.pairs if one.name not in mapped])
+    notes += pairing_notes(told, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
         if len(group) > 1:

@@ -114,7 +114,7 @@ def _text(difference: FirstDifference) -> str:
         return f"{'arguments' if len(difference.rows) > 1 else 'argument'} {keys} of {what} {_verb(difference)}"
     if kind == "input":
         return f"{keys} of {what} {_verb(difference)}, nothing recorded before it does"
-    own = " in its own code" if difference.last_inner is not None else ""
+    own = " in its own code" if difference.last_inner is not None and not difference.unknown_inner else ""
     return f"{_inputs(difference)}, {what} differs{own}"
 
 

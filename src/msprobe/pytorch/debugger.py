@@ -13,6 +13,7 @@ from msprobe.format import isolation
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
+from msprobe.pytorch.recording_context import Recording
 from msprobe.pytorch.session import Model, Session, contained
 from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
 from msprobe.pytorch.torch_internals import while_tracing
@@ -158,6 +159,19 @@ class PrecisionDebugger:
         session = cls._current()
         with session.lock:
             contained(session.end_step, session)
+
+    @classmethod
+    def record(cls, model: Any = None, token_range: Any = None, rank_id: int | None = None) -> Recording:
+        """One step: `with debugger.record(model):` is start(), and at the end stop() and step(), also where an exception passes through.
+
+        `@debugger.record(model)` above a function makes a step of each call of it; there the model may also be the name of an argument or
+        of an attribute (`"model"`, `"self.model"`), or a function that is given the call's arguments. A record() inside of another one
+        belongs to the outer step.
+
+        Raises:
+            UsageError: as start(); when it is entered.
+        """
+        return Recording(cls, model, token_range, rank_id)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:

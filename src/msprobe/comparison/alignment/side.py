@@ -112,11 +112,16 @@ class Side:
             found = self._headings[name] = name not in self.calls and not self.parts(name).direction
         return found
 
+    def heading(self, name: str) -> str | None:
+        """`optimizer`, `clip_grad` for a call that stands under one."""
+        given = self.parents.get(name)
+        return given if isinstance(given, str) and self._is_heading(given) else None
+
     def kind(self, name: str) -> str:
         """What an API call must share with its partner: its meaning, and the heading that it stands under."""
-        given = self.parents.get(name)
+        heading = self.heading(name)
         meaning = self.meaning(self.parts(name))
-        return f"{given}: {meaning}" if isinstance(given, str) and self._is_heading(given) else meaning
+        return f"{heading}: {meaning}" if heading is not None else meaning
 
     def detail(self, name: str) -> Detail:
         """What tells this call from others of its kind."""
