@@ -46,7 +46,6 @@ def test_the_commands_do_what_the_stages_say(tmp_path: Path) -> None:
         script.write_text("#!/bin/sh\nexec " + " ".join(f"'{part}'" for part in command) + ' "$@"\n')
         script.chmod(0o755)
     environment = os.environ | {"PATH": f"{bin_directory}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
-    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
     seen = []
     for block in _blocks("SKILL.md", "shell"):
         for line in block.text.splitlines():
