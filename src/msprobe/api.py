@@ -66,6 +66,8 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
         DumpFormatError: the only pair there is cannot be read.
     """
     chosen = _options(options)
+    if chosen.reference is not None:
+        _path(chosen.reference, "reference")
     plan = plan_of(_path(target, "target"), _path(golden, "golden"), chosen)
     kept: list[Compared] = []
     reports: list[PairReport] = []

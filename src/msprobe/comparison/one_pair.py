@@ -78,6 +78,11 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import prepared
+
+        dumps, directories = (pair.target, pair.golden), (target.tensor_dir, golden.tensor_dir)
+        calls = prepared(calls, options.tensors.prepare, dumps, directories, notes)
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})

@@ -42,7 +42,7 @@ class Options:
     @property
     def maps(self) -> bool:
         """Whether the user says that something is called or built otherwise on the two sides."""
-        return bool(self.data_mapping or self.names or self.tensors.rules or self.fuzzy)
+        return bool(self.data_mapping or self.names or self.tensors or self.fuzzy)
 
 
 DEFAULTS = Options()

@@ -66,6 +66,10 @@ def pair_up(
     told = matching if not mapped else matching._replace(pairs=[one for one in matching.pairs if one.name not in mapped])
     notes += pairing_notes(told, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import like_partners
+
+        pairs = like_partners(pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
         if len(group) > 1:
             from msprobe.comparison.mapping.shards import joined_ranks
@@ -73,7 +77,7 @@ def pair_up(
             pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
-    return Paired(pairs, shifted, bool(options.tensors.rules), notes, matching.partners.again)
+    return Paired(pairs, shifted, bool(options.tensors), notes, matching.partners.again)
 
 
 def _of_names(options: Options, calls: tuple[Sequence[Call], Sequence[Call]]) -> list[str]:

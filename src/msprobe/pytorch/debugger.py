@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from msprobe.config import Config
 from msprobe.errors import UsageError
 from msprobe.format import isolation, trial
 from msprobe.log import logger
@@ -121,6 +122,19 @@ class PrecisionDebugger:
         if session is None:
             raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
         return session
+
+    @property
+    def config(self) -> Config:
+        """The configuration that holds now: `debugger.config.level`, `.dump_path`, `.task`."""
+        return self._current().config
+
+    @classmethod
+    def _note(cls, key: str, value: Any) -> None:
+        """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
+        session = cls._current()
+        with session.lock:
+            if session.step is not None:
+                session.step.writer.meta[key] = value
 
     @classmethod
     def start(cls, model: Model | None = None, token_range: Any = None, rank_id: int | None = None) -> None:

@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 
+_PACKAGED = Path(__file__).parents[2] / "integrations" / "vllm"
+
+
+def packaged(path: Path) -> Path:
+    """The mapping file of this name that comes with msprobe (`hf_llama`), where the user has none of that name; else the path itself."""
+    ours = _PACKAGED / f"{path.name}.yaml"
+    return ours if len(path.parts) == 1 and not path.exists() and ours.is_file() else path
+
+
 def read_mapping(path: Path) -> tuple[Names, TensorRules]:
     """`--mapping`: what it says of names, and of tensors. Raises UsageError with one sentence about what is wrong, and where."""
     from pydantic import ValidationError
+
+    path = packaged(path)
 
     from msprobe.comparison.mapping.model import MappingFile
 

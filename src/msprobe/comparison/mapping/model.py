@@ -138,6 +138,45 @@ class TensorRule(_Strict):
         return self
 
 
+class Prepared(_Strict):
+    """What is done to one side before anything is paired.
+
+    Attributes:
+        request: of a step of an engine, the request that is compared: its number, its id, or `same` for the one with the prompt of the
+            other side.
+        sequence: tensors [1, length, ...] hold the whole sequence; the positions of the request are compared.
+        modules_only: calls of APIs are left out.
+        values: module -> its values that are compared: value -> the recorded values that it is the sum of (one, a list, or nothing for
+            itself). Nothing instead of values: the module is left out, with everything inside.
+    """
+
+    request: StrictInt | StrictStr | None = None
+    sequence: StrictBool = False
+    modules_only: StrictBool = False
+    values: dict[Name, dict[Name, Annotated[tuple[Name, ...], BeforeValidator(_listed)] | None] | None] = {}
+
+    def plain(self) -> rules.Preparation:
+        """Without pydantic."""
+        values = {
+            module: None if known is None else {key: parts or (key,) for key, parts in known.items()}
+            for module, known in self.values.items()
+        }
+        return rules.Preparation(self.request, self.sequence, self.modules_only, values)
+
+
+class BothPrepared(_Strict):
+    """The two sides."""
+
+    target: Prepared = Prepared()
+    golden: Prepared = Prepared()
+
+    @model_validator(mode="after")
+    def _one_request(self) -> BothPrepared:
+        if self.target.request is not None and self.golden.request is not None:
+            raise ValueError("only one of the two sides can have a `request`")
+        return self
+
+
 class MappingFile(_Strict):
     """The whole file.
 
@@ -146,6 +185,7 @@ class MappingFile(_Strict):
         classes: class in the target -> class in the golden model.
         calls: API in the target -> API in the golden run (`Tensor.__add__: Torch.add`).
         tensors: values that are put together otherwise.
+        prepare: what is done to each side before anything is paired.
         groups: ranks over which values are sharded: name -> lists of ranks of the side that has more; all ranks where none is given.
     """
 
@@ -154,11 +194,13 @@ class MappingFile(_Strict):
     calls: dict[Name, Name] = {}
     tensors: tuple[TensorRule, ...] = ()
     groups: dict[Name, tuple[tuple[StrictInt, ...], ...]] = {}
+    prepare: BothPrepared | None = None
 
     def plain(self) -> tuple[Names, rules.TensorRules]:
         """What it says of names, and of tensors."""
+        prepare = None if self.prepare is None else (self.prepare.target.plain(), self.prepare.golden.plain())
         tensors = tuple(rules.TensorRule(rule.target, rule.golden, rule.how.plain()) for rule in self.tensors)
-        return Names(self.modules, self.classes, self.calls), rules.TensorRules(tensors, self.groups)
+        return Names(self.modules, self.classes, self.calls), rules.TensorRules(tensors, self.groups, prepare)
 
     @model_validator(mode="after")
     def _known(self) -> MappingFile:
