@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from against_golden import sample_differences
 from capturing import Run, configured, golden, record
 
+import warm_python
 from msprobe.errors import ConfigError
 from msprobe.pytorch import PrecisionDebugger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable, seen_by_mode
@@ -323,12 +324,11 @@ F.linear(torch.ones(1, 2), torch.ones(2, 2)); F.relu(x); dbg.stop(); dbg.step()
 
 def run_script(directory: Path) -> str:
     import subprocess
-    import sys
 
     from capturing import environment
 
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=directory, env=environment(), capture_output=True, text=True, timeout=120, check=False
+        [*warm_python.command(), "script.py"], cwd=directory, env=environment(), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stderr

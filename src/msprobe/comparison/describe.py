@@ -10,6 +10,7 @@ from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.previous_step import look_back
+from msprobe.comparison.reasons import ONLY_DTYPE, are_of_dtype_alone, joined
 from msprobe.comparison.sentence import lead
 from msprobe.comparison.spread import received, spread
 from msprobe.comparison.times import Advice
@@ -136,7 +137,7 @@ def _value_first(chosen: PairReport, outcome: Outcome, many: bool) -> Iterator[L
     assert first is not None
     yield Line(f"First difference{_of(chosen, many)}: {headline(first)}", "head")
     yield from _below(chosen, outcome, many)
-    if chosen.findings.unmatched is not None:
+    if chosen.findings.unmatched is not None and chosen.findings.unmatched is not first.cause:
         yield Line("  " + call_without_partner(chosen))
 
 
@@ -156,7 +157,13 @@ def _below(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
     of_value = value or first
     if not report.findings.exact and of_value.kind != "requires_grad":
         yield Line("  (values count as equal up to rounding, not to the last bit)", "dim")
-    if of_value.of_values and of_value.within_rounding:
+    if (
+        of_value.only_dtype
+        and report.findings.beyond_rounding is None
+        and are_of_dtype_alone(joined(one.reasons for one in outcome.reports))
+    ):
+        yield Line(f"  Nothing but the dtype differs by more than rounding; {ONLY_DTYPE}.")
+    elif of_value.within_rounding and (of_value.of_values or of_value.only_dtype):
         yield from _beyond(report, outcome, many)
 
 

@@ -18,6 +18,8 @@ from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
 from msprobe.comparison.judging import reference
+from msprobe.comparison.judging.accepted import accept
+from msprobe.comparison.judging.casts import hold_to_casts
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
@@ -99,16 +101,18 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
     unread = unread_of(pair.target), unread_of(pair.golden)
     measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
+    if options.accept_dtype:
+        measured = accept(measured, mode)
     if mode != "md5":
-        measured = weigh(measured, sampled=mode == "statistics")
+        measured = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents)
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
         )
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again)
-    verdicts = judge(measured, mode, _starts(findings))
+    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
+    verdicts = judge(measured, mode, _starts(findings), options.accept_dtype)
     quiet = findings.first is None and findings.unmatched is None
     return Compared(
         pair=pair,
