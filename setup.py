@@ -46,6 +46,7 @@ setup(
         extension("msprobe.comparison._entries", "src/msprobe/comparison/_entries.c", sorted(glob("src/msprobe/comparison/_*.h"))),
         extension("msprobe.comparison._measuring", "src/msprobe/comparison/_measuring.c", ["src/msprobe/comparison/_spelling.h"]),
         extension("msprobe.comparison._csv_rows", "src/msprobe/comparison/_csv_rows.c", ["src/msprobe/comparison/_spelling.h"]),
+        extension("msprobe.comparison.alignment._marks", "src/msprobe/comparison/alignment/_marks.c"),
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
         extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),
