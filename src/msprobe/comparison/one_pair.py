@@ -16,7 +16,7 @@ from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
-from msprobe.comparison.judge import Mode, count, judge
+from msprobe.comparison.judge import Mode, all_pass, count, judge
 from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
@@ -178,8 +178,14 @@ def _around(dump: Path) -> Around:
 def report_of(compared: Compared, csv: Path | None) -> PairReport:
     """What remains of a comparison when its rows are on disk. `csv`: the file, None when none was written."""
     measured, findings = compared.calls, compared.findings
-    measures = [row.measure for call in measured for row in call.rows if row.measure is not None]
-    lost = [row for call in measured for row in call.rows if row.measure is not None and row.measure.lost]
+    groups = zip(measured, compared.verdicts, strict=True)
+    lost = [
+        row
+        for call, group in groups
+        if group is not all_pass(len(group))
+        for row in call.rows
+        if row.measure is not None and row.measure.lost
+    ]
     stacks = compared.frames, compared.golden_stacks
     order = execution_order(measured)
     return PairReport(
@@ -190,7 +196,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         count(compared.verdicts),
         len(lost),
         _example(lost),
-        _nothing_measured(measures),
+        _nothing_measured(measured),
         findings,
         reasons(measured, compared.verdicts),
         compared.other_calls,
@@ -266,9 +272,13 @@ def _first_names(calls: tuple[Sequence[Call], Sequence[Call]]) -> str:
     return f"the target begins with {shown[0]}; the golden dump with {shown[1]}"
 
 
-def _nothing_measured(measures: Sequence[Measure]) -> str:
-    if any(measure.agreement is not Agreement.UNKNOWN for measure in measures):
-        return ""
+def _nothing_measured(calls: Sequence[MeasuredCall]) -> str:
+    measures: list[Measure] = []
+    for call in calls:
+        for row in call.rows:
+            if row.measure is not None and row.measure.agreement is not Agreement.UNKNOWN:
+                return ""
+        measures += [row.measure for row in call.rows if row.measure is not None]
     return f"none of the {len(measures)} pairs of values could be compared; the first: {measures[0].reason}"
 
 
