@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     program = f"msprobe {given[0]}" if given and given[0] in COMMANDS else "msprobe"
     try:
-        code = _run(given, ends=argv is None)
+        code = _run(given, ends=True) if argv is None else _run(given)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_FAILED
 
 
-def _run(argv: list[str], ends: bool) -> int:
+def _run(argv: list[str], ends: bool = False) -> int:
     parser = _top_parser()
     try:
         options = parser.parse_args(argv)
