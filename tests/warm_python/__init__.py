@@ -3,8 +3,8 @@
 `command()` stands for `[sys.executable]` in a test: what follows is run by a process forked from one that has imported torch, msprobe and
 what they need (server.py). `command("transformers")` has transformers and accelerate too. All test processes of a run share one server.
 
-A real interpreter is still right where a test is about its start or its end, or about what is imported when. Options and variables that
-an interpreter reads when it starts get one by themselves.
+A real interpreter is still right where a test is about its start or its end, about what is imported when, or about code that is compiled
+for the first time. Options and variables that an interpreter reads when it starts get one by themselves.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
-from warm_python.client import send
+from warm_python.client import run, send
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parents[1] / "src")
-# torch._dynamo: the first step of an optimizer, DDP and FSDP import it.
-TORCH = ["torch", "torch._dynamo", "torch.nn.parallel", "torch.distributed.fsdp", "torch.utils.checkpoint", "msprobe.pytorch"]
+TORCH = ["torch", "torch._dynamo", "msprobe.pytorch"]
+"""The first step of an optimizer, DDP and FSDP would import torch._dynamo in each process."""
 MORE = {
     "transformers": ["transformers", "transformers.models.llama.modeling_llama", "accelerate", "msprobe.pytorch.load.isolating"],
 }
@@ -78,3 +79,40 @@ def command(kind: str = "torch") -> list[str]:
         kind: what is already imported: `torch`, or a key of MORE.
     """
     return [sys.executable, "-S", "-E", str(HERE / "client.py"), _socket(kind)]
+
+
+class Started:
+    """A program that runs in a forked process; it is gone when the block is left.
+
+    Attributes:
+        pid: its process's number.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._answers = connection.makefile()
+        self.pid = int(self._answers.readline())
+
+    def wait(self) -> int:
+        """How it ended; negative: the signal."""
+        return int(self._answers.readline())
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answers.close()
+        self._connection.close()
+
+
+def started(arguments: list[str], environment: dict[str, str], directory: Path, files: list[IO[str]]) -> Started:
+    """Start a program, for tests that must know its process's number.
+
+    Args:
+        arguments: those of an interpreter.
+        environment: all of its variables.
+        directory: where it runs.
+        files: what it has as its standard input, output and error.
+    """
+    arguments, numbers = list(map(str, arguments)), [file.fileno() for file in files]
+    return Started(run(_socket("torch"), arguments, numbers, environment, str(directory)))

@@ -20,14 +20,14 @@ def send(path: str, order: dict, files: list) -> socket.socket:
     return connection
 
 
-def run(path: str, arguments: list, files: list) -> socket.socket:
+def run(path: str, arguments: list, files: list, environment: dict, directory: str) -> socket.socket:
     """The connection on which the number of the process and its end are told."""
-    order = {"kind": "run", "arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+    order = {"kind": "run", "arguments": arguments, "environment": environment, "directory": directory}
     return send(path, order, files)
 
 
 if __name__ == "__main__":
-    answers = run(sys.argv[1], sys.argv[2:], [0, 1, 2]).makefile()
+    answers = run(sys.argv[1], sys.argv[2:], [0, 1, 2], dict(os.environ), os.getcwd()).makefile()
     pid = int(answers.readline())
     if pid == 0:
         os.execv(sys.executable, [sys.executable, *sys.argv[2:]])

@@ -9,7 +9,7 @@ Run as a program, not a test: `python server.py SOCKET`. A connection to the soc
 `hold`      the line `held` answers. When the last of these connections is closed, the server ends.
 
 A program sees what it would see in an interpreter of its own, but for: torch is loaded, one more frame is below its own, and objects
-that live until the end are not taken apart.
+that live until the end are not taken apart (they are where WARM_PYTHON_END is "whole").
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from typing import Any, NoReturn
 
 Order = dict[str, Any]
 AT_START = ("PYTHON", "TORCH", "MKL_", "LD_", "MALLOC_")
-"""Variables that are read when an interpreter or torch starts begin so, but for these three."""
-ORDINARY = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+"""Variables that are read when an interpreter or torch starts begin so, but for these; torch sets the last itself."""
+ORDINARY = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TORCHINDUCTOR_CACHE_DIR"}
 ENVIRONMENT = dict(os.environ)
 
 
@@ -241,6 +241,8 @@ def leave(ended: BaseException | None) -> NoReturn:
             trace = trace.tb_next
         sys.excepthook(type(ended), ended.with_traceback(trace), trace)
         code = 1
+    if os.environ.get("WARM_PYTHON_END") == "whole" and not isinstance(ended, KeyboardInterrupt):
+        sys.exit(code)
     with contextlib.suppress(BaseException):
         threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

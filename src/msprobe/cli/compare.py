@@ -34,6 +34,7 @@ _NOT_OF_RUNS = (
     ("-lm", "layer_mapping"),
     ("-da", "diff_analyze"),
     ("--reference", "reference"),
+    ("--accept-dtype", "accept_dtype"),
     ("--html", "html"),
     ("--xlsx", "xlsx"),
     ("--jsonl", "jsonl"),
@@ -58,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jsonl", action="store_true", help="the rows as JSON lines beside each CSV, for programs")
     parser.add_argument("--step", metavar="NUMBERS", help="of dump roots, only these steps, as in 0,2-3")
     parser.add_argument("--rank", metavar="NUMBERS", help="only these ranks, as in 0,2-3")
+    parser.add_argument(
+        "--accept-dtype",
+        action="store_true",
+        help="another floating-point dtype on one side (bf16 against fp32) is no error by itself: values are judged by their size",
+    )
     parser.add_argument(
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
     )
@@ -111,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
         reference=arguments.reference,
+        accept_dtype=arguments.accept_dtype,
         diff_analyze=arguments.diff_analyze,
         reports=reports,
         jobs=arguments.jobs,

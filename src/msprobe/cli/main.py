@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "compare": "compare two dumps value by value and name the first call that differs",
     "merge_result": "put the results of several ranks side by side",
     "isolate": "run a script with golden inputs for every module and name what is wrong",
+    "enable": "put the lines that record into a script, and a config.json beside it",
+    "disable": "take these lines out again",
 }
 """Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
 
@@ -117,7 +119,8 @@ def _run(argv: list[str], ends: bool = False) -> int:
             allow_abbrev=False,
         )
         module.add_arguments(command_parser)
-        arguments = command_parser.parse_args(options.arguments)
+        parse = getattr(module, "parse", argparse.ArgumentParser.parse_args)  # for what argparse does not know
+        arguments = parse(command_parser, options.arguments)
         arguments.ends = ends  # whether the process does, after this
     except SystemExit as stop:  # argparse ends the process after --help and after an error
         return stop.code if isinstance(stop.code, int) else EXIT_FAILED

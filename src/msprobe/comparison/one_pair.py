@@ -19,6 +19,8 @@ from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, all_pass, count, judge
 from msprobe.comparison.judging import reference
+from msprobe.comparison.judging.accepted import accept
+from msprobe.comparison.judging.casts import hold_to_casts
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
@@ -35,6 +37,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
 from msprobe.errors import UsageError
@@ -90,7 +93,12 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    notes: list[str] = [unlike] if unlike else []
+    notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import prepared
+
+        dumps, directories = (pair.target, pair.golden), (target.tensor_dir, golden.tensor_dir)
+        calls = prepared(calls, options.tensors.prepare, dumps, directories, notes)
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
@@ -107,16 +115,18 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
     unread = unread_of(pair.target), unread_of(pair.golden)
     measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
+    if options.accept_dtype:
+        measured = accept(measured, mode)
     if mode != "md5":
-        measured = weigh(measured, sampled=mode == "statistics")
+        measured = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents)
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
         )
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again)
-    verdicts = judge(measured, mode, _starts(findings))
+    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
+    verdicts = judge(measured, mode, _starts(findings), options.accept_dtype)
     quiet = findings.first is None and findings.unmatched is None
     return Compared(
         pair=pair,

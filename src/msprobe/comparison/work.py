@@ -68,7 +68,7 @@ def _do_fetched(unit: Unit, urls: tuple[str, ...]) -> PairReport:
             report = compare_pair(pair, unit.output, unit.stamp, unit.options)
         except (DumpFormatError, UsageError) as error:
             raise type(error)(_renamed(str(error), names)) from None
-    notes = tuple(_renamed(note, names) for note in report.notes)
+    notes = tuple(type(note)(_renamed(note, names)) for note in report.notes)  # an Advice stays one
     lost = _renamed(report.lost_example, names)
     return replace(report, pair=unit.pair, notes=notes, lost_example=lost, nothing_measured=_renamed(report.nothing_measured, names))
 

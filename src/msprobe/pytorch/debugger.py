@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from msprobe.config import Config
 from msprobe.errors import UsageError
-from msprobe.format import isolation
+from msprobe.format import isolation, trial
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
@@ -46,7 +47,7 @@ def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
     """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
     orders = os.environ.get(isolation.VARIABLE)
     if not orders:
-        return Session(LiveConfig(config_path, arguments))
+        return Session(LiveConfig(config_path, trial.limited(arguments)))
     from msprobe.pytorch.load.isolating import IsolatedSession
 
     return IsolatedSession(orders)
@@ -121,6 +122,19 @@ class PrecisionDebugger:
         if session is None:
             raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
         return session
+
+    @property
+    def config(self) -> Config:
+        """The configuration that holds now: `debugger.config.level`, `.dump_path`, `.task`."""
+        return self._current().config
+
+    @classmethod
+    def _note(cls, key: str, value: Any) -> None:
+        """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
+        session = cls._current()
+        with session.lock:
+            if session.step is not None:
+                session.step.writer.meta[key] = value
 
     @classmethod
     def start(cls, model: Model | None = None, token_range: Any = None, rank_id: int | None = None) -> None:

@@ -39,9 +39,9 @@ class Block(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.norm(x)
-        query, key, value = self.qkv(h).split(WIDTH, -1) if self.fused else (self.q(h), self.k(h), self.v(h))
+        query, key, value = torch.split(self.qkv(h), WIDTH, -1) if self.fused else (self.q(h), self.k(h), self.v(h))
         x = x + F.scaled_dot_product_attention(query, key, value)
-        gate, up = self.gate_up(x).split(2 * WIDTH, -1) if self.fused else (self.gate(x), self.up(x))
+        gate, up = torch.chunk(self.gate_up(x), 2, -1) if self.fused else (self.gate(x), self.up(x))
         return x + self.down(F.silu(gate) * up)
 
 
@@ -104,19 +104,21 @@ def recorded(
     task: str = "statistics",
     level: str = "mix",
     before: int = 0,
+    **settings: Any,
 ) -> Path:
     """The dump of one step.
 
     Args:
         make: the optimizer of these parameters; without one, a forward pass is recorded.
+        settings: other keys of config.json.
         before: steps that run unrecorded before it, so that the optimizer has a state.
     """
     if make is None:
-        return record(directory, net, lambda: net(ids()), task=task, level=level)
+        return record(directory, net, lambda: net(ids()), task=task, level=level, **settings)
     optimizer = make(net.parameters())
     for _ in range(before):
         step(net, optimizer)
-    return record(directory, net, lambda: step(net, optimizer), task=task, level=level)
+    return record(directory, net, lambda: step(net, optimizer), task=task, level=level, **settings)
 
 
 def mapped(directory: Path, text: str = MAPPING) -> Options:

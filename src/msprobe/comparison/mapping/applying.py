@@ -12,6 +12,7 @@ from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row,
 from msprobe.comparison.mapping.fused import fused_calls, rows_of
 from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
 from msprobe.comparison.mapping.rules import How, TensorRules
+from msprobe.comparison.mapping.taken_apart import taken_apart
 from msprobe.comparison.match import Around, CallPair, Matching
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Call, Row
@@ -49,9 +50,13 @@ def align_by_rules(
     ours = {one.target.name: one for one in fused}
     theirs = {call.name for one in fused for call in one.golden}
     headed = optimizer.under_headings(calls[0], sides[0]), optimizer.under_headings(calls[1], sides[1])
-    matching = align([call for call in calls[0] if call.name not in ours], [call for call in calls[1] if call.name not in theirs])
+    apart = taken_apart(fused, (sides[0], sides[1]), directories[1])
+    matching = align(
+        [call for call in calls[0] if call.name not in ours and call.name not in apart],
+        [call for call in calls[1] if call.name not in theirs],
+    )
     made = {name: CallPair(one.target, one.golden[0], rows_of(one, directories[1])) for name, one in ours.items()}
-    pairs = _with_made(matching.pairs, calls[0], made)
+    pairs = _with_made(matching.pairs, calls[0], made | apart)
     single = [use for use in found if use.target.path not in {path_of(one.target.parts.base) for one in fused}]
     pairs = _with_rules(pairs, single, modules, calls, directories, notes)
     known = optimizer.parameters_of(pairs, calls[1]) if all(headed) else {}

@@ -184,6 +184,8 @@ def _load(row: Row, directory: Path) -> TensorData:
 def _read(part: Part) -> TensorData:
     from msprobe.format import tensor_file
 
+    if isinstance(part.row, ComposedRow):
+        return _load(part.row, part.directory)
     name = part.row.data_name
     if name is None:
         raise DumpFormatError(f"{part.row.name} has no tensor file")
