@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     program = f"msprobe {given[0]}" if given and given[0] in COMMANDS else "msprobe"
     try:
-        code = _run(given)
+        code = _run(given, ends=True) if argv is None else _run(given)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_FAILED
 
 
-def _run(argv: list[str]) -> int:
+def _run(argv: list[str], ends: bool = False) -> int:
     parser = _top_parser()
     try:
         options = parser.parse_args(argv)
@@ -137,6 +137,7 @@ def _run(argv: list[str]) -> int:
         module.add_arguments(command_parser)
         parse = getattr(module, "parse", Parser.parse_args)  # for what argparse does not know
         arguments = parse(command_parser, options.arguments)
+        arguments.ends = ends  # whether the process does, after this
     except SystemExit as stop:  # argparse ends the process after --help and after an error
         return stop.code if isinstance(stop.code, int) else EXIT_FAILED
     code: int = module.run(arguments)
