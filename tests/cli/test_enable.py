@@ -232,6 +232,9 @@ def test_wrong_options(script: Path, capsys: pytest.CaptureFixture[str], argumen
         (b"x = 1\0\n", "zero bytes"),
         (b"import lightning as L\nclass M(L.LightningModule):\n    pass\n", "the file that makes the Trainer"),
         (b"from vllm import LLM\nllm = LLM('x')\nllm.generate('a')\n", "docs/vllm.md"),
+        (b"import jax\nmodel = f()\nfor x in y:\n    model(x)\n", "it imports jax and no PyTorch"),
+        (b"import verl, torch\n", "verl starts its own processes"),
+        (b"import torch, torchair\n", "without torchair"),
         (b"from transformers import Trainer\nTrainer(model=1).train()\n", "write `trainer = ...`"),
     ],
 )
