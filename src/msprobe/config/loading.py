@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from msprobe.config.available import not_yet
 from msprobe.config.file_model import SECTIONS, ConfigFile, LoadSection
-from msprobe.config.known_names import keep_known, keep_known_in_section
+from msprobe.config.known_names import OTHER_FRAMEWORK, keep_known, keep_known_in_section
 from msprobe.config.messages import Loc, Place, printable, show, validation_problems
 from msprobe.config.reading import read_object
 from msprobe.config.result import Config, DataMode, LoadConfig, Section
@@ -67,6 +67,8 @@ def _load(config_path: Any, framework: str, arguments: dict[str, Any], warn: Cal
     file = _file_name(config_path)
     place = Place("packaged config.json" if config_path is None else printable(file), frozenset((*arguments, "framework")))
     data = {**read_object(file, warn), **arguments}
+    if config_path is None:  # the packaged file is for all frameworks: nobody has asked for what another one has
+        data = {name: value for name, value in data.items() if (name,) not in OTHER_FRAMEWORK[framework]}
     wanted_task = data.get("task") or "statistics"
 
     known = keep_known(data, framework, wanted_task, place, warn)
