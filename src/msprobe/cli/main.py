@@ -16,6 +16,7 @@ from msprobe.errors import MsprobeException
 COMMANDS: dict[str, str] = {
     "compare": "compare two dumps value by value and name the first call that differs",
     "merge_result": "put the results of several ranks side by side",
+    "run": "record a script as it is, without a line in it",
     "isolate": "run a script with golden inputs for every module and name what is wrong",
 }
 """Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
