@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from msprobe.pytorch.torch_internals import unwrap_compiled
+
 
 def _live_modules() -> list[torch.nn.Module]:
     """Every module that is alive. Looks at types alone: an object's own code (of a proxy, a lazy import) does not run."""
@@ -91,6 +93,15 @@ class Family:
             return None  # a latent, or a flat copy of many parameters
         roots = {id(root): root for owner in owners for root in self._roots(owner)}
         return max(roots.values(), key=lambda root: (sum(1 for _ in root.modules()), type(root).__name__), default=owners[0])
+
+
+def name_of(root: torch.nn.Module) -> str:
+    """What a model is called in the report: its class, and that of what a wrapper holds."""
+    inner = unwrap_compiled(root)
+    modules = _dictionary(inner, "_modules")
+    if set(modules) == {"module"} and modules["module"] is not None:  # DistributedDataParallel and the like
+        return f"{type(inner).__name__}({name_of(modules['module'])})"
+    return type(inner).__name__
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

@@ -67,8 +67,9 @@ def _recorded(report: Event, processes: int) -> list[str]:
         several = "models" if ", " in named else "model"
         lines.append(f"taken as {several}: {named}{span}")
     how = _STEPS[report["step_on"]]
-    if report["step_on"] == "forward" and report["forwards"] > 1:
-        how = f"{report['forwards']} calls of models by the script were a step"
+    if report["forwards"]:
+        how = f"every {report['forwards'] if report['forwards'] > 1 else ''} call{'s' if report['forwards'] > 1 else ''} of a model".replace("  ", " ")
+        how += " by the script were a step" if report["forwards"] > 1 else " by the script was a step"
     lines.append(how)
     return lines + _left_out(report)
 

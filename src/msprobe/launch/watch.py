@@ -12,7 +12,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
 from msprobe.format import isolation
-from msprobe.launch.models import Family, Roots, parameters_of
+from msprobe.launch.models import Family, Roots, name_of, parameters_of
 from msprobe.launch.orders import tell
 from msprobe.log import logger
 from msprobe.pytorch import debugger, torch_internals
@@ -106,14 +106,14 @@ class Watch:
             elif not known:
                 self._leave_out(root, UNTRAINED)
             return
-        if not torch.is_grad_enabled() and not module.training:
+        if models and not known and self._orders.models == "auto":
+            self._leave_out(root, UNTRAINED)
+        elif not torch.is_grad_enabled() and not module.training:
             self._leave_out(root, EVALUATION)
-        elif known or self._orders.models == "all" or not models:
+        else:
             if not known:
                 self._add(root)
             self._begin("training", self._known_models())
-        else:
-            self._leave_out(root, UNTRAINED)
 
     def _in_forwards(self, root: torch.nn.Module) -> None:
         if self._open is not None and self._calls >= self._orders.forwards:
@@ -154,7 +154,8 @@ class Watch:
         if self._orders.step_on != "forward" or self._orders.forwards > 1:
             trained = family.trained(optimizers, root)
             if trained:
-                others = [model for model in self._known_models() if self._orders.models == "all" and all(model is not t for t in trained)]
+                keeps = self._orders.models == "all" or self._orders.step_on == "forward"
+                others = [model for model in self._known_models() if keeps and all(model is not one for one in trained)]
                 self._models = list(map(weakref.ref, [*trained, *others]))
         return root
 
@@ -171,7 +172,7 @@ class Watch:
         self._leave_out(root, LATE)
 
     def _leave_out(self, root: torch.nn.Module, why: str) -> None:
-        key = type(root).__name__, why
+        key = name_of(root), why
         if key in self.left_out or len(self.left_out) < _TOLD:
             self.left_out[key] += 1
 
@@ -193,12 +194,12 @@ class Watch:
 
     def _note(self, session: Session, models: list[torch.nn.Module], number: int) -> None:
         assert session.step is not None
-        named = ", ".join(type(one).__name__ for one in models)
+        named = ", ".join(map(name_of, models))
         span = self.taken.setdefault(named, [number, number])
         span[1] = number
         self.steps.append(number)
         self.directories = [session.root]
-        session.step.writer.meta["msprobe_run"] = {"models": [type(one).__name__ for one in models], "step_on": self._kind()}
+        session.step.writer.meta["msprobe_run"] = {"models": [name_of(one) for one in models], "step_on": self._kind()}
         if len(self.steps) == 1:
             if os.getpid() != os.getppid() and not self._atexit_registered:
                 self._register_end_of_child()
@@ -211,7 +212,7 @@ class Watch:
 
     def _tell_names(self, models: list[torch.nn.Module], number: int) -> None:
         """The user learns when the names in the dump become others."""
-        named = tuple(type(one).__name__ for one in models)
+        named = tuple(map(name_of, models))
         if self._named and named != self._named and len(named) > 1:
             listed = ", ".join(f"Module.{index} is {name}" for index, name in enumerate(named))
             logger.info(f"msprobe run: from step {number} on the models are others: {listed}")
@@ -273,7 +274,7 @@ class Watch:
             "counted": session.number,
             "selected": sorted(session.config.step)[:20],
             "step_on": "optimizer" if self._training else "forward",
-            "forwards": self._orders.forwards,
+            "forwards": self._orders.forwards if self._orders.step_on == "forward" else 0,
             "left_out": [[name, calls, why] for (name, why), calls in self.left_out.items()],
             "plain": dict(self._armed.plain),
             "roots": self.directories or [session.root],
