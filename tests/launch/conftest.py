@@ -26,3 +26,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 def runs(server: list[str], tmp_path: Path) -> Runs:
     """Runs scripts in an empty directory, with `msprobe run` and without."""
     return Runs(server, tmp_path)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Runs:
+    """Runs commands that need no server."""
+    return Runs([], tmp_path)

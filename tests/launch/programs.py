@@ -336,3 +336,34 @@ for number, (x, y) in enumerate(batches(3)):
     show(loss)
 finish(model)
 """
+
+RANK = """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(2):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+LEFT_ON_TORCH = """
+import sys
+def state():
+    from torch.optim import optimizer
+    functions = [nn.Module.__call__, torch.optim.Optimizer.add_param_group, torch.amp.GradScaler.step, torch.optim.SGD.step]
+    files = [function.__code__.co_filename.split("site-packages")[-1] for function in functions]
+    return [*files, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(batches(3)):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+print([str(item) for item in state()])
+"""

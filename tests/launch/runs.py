@@ -80,7 +80,7 @@ class Runs:
 
     def plain(self, *command: str) -> Ran:
         """A command by itself."""
-        done = subprocess.run(command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=90, check=False)
         return Ran(done.returncode, done.stdout, done.stderr, self.directory / "dump")
 
     def recorded(self, *command: str, options: tuple[str, ...] = ()) -> Ran:
@@ -93,5 +93,5 @@ class Runs:
         without, recorded = self.plain(*command), self.recorded(*command, options=options)
         assert without.code == recorded.code == 0, recorded.err
         assert without.out == recorded.out
-        assert without.others == recorded.others
+        assert without.others == recorded.others, without.err + "--" + recorded.err
         return recorded

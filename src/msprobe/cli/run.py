@@ -1,7 +1,8 @@
 """Record a script as it is: nothing in it has to be changed.
 
 The command comes after --: python train.py, torchrun train.py, accelerate launch train.py, python -m package, an installed program.
-Models and steps are found while it runs; at the end stands what was taken as model and as step. Its output, signals and exit code are its own.
+Models and steps are found while it runs; at the end stands what was taken as model and as step. Output, signals and exit code are
+those of the command.
 
 Exit code: that of the command; 2 where it could not be started.
 """

@@ -7,7 +7,6 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from msprobe.errors import DumpFormatError
 from msprobe.format.lines import append_line, read_lines

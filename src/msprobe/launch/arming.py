@@ -5,6 +5,7 @@ What records is imported with the first call of a module that may be a model: la
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -128,10 +129,17 @@ class Armed:
         from msprobe.launch.watch import Watch
 
         self._watch = Watch(self)
+        atexit.register(self.at_exit)  # once more: it must come before the writer's own
 
     def give_up(self, reason: str) -> None:
         """Something of ours went wrong: the script goes on, and is told."""
         self.off()
+        if self._watch is not None:
+            try:
+                self._watch.abandon()
+            except Exception as error:
+                let_through(error)
+                reason += f"; the running step could not be ended: {error!r}"
         if not tell("failed", reason=reason):
             print(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}", file=sys.stderr)
 
@@ -197,7 +205,7 @@ class Armed:
         if self._watch is not None:
             self._watch.at_exit()
         elif not self._done and self.plain:
-            tell("plain", plain=dict(self.plain))
+            tell("plain", plain=dict(self.plain))  # else a report says it
         self.off()
 
 
@@ -221,7 +229,5 @@ def arm() -> None:
         raise UsageError(f"torch {torch.__version__} is too old: 2.6 or newer is needed")
     armed = Armed(orders)
     armed.on()
-    import atexit
-
     atexit.register(armed.at_exit)
     tell("torch")

@@ -18,9 +18,7 @@ from typing import Any
 from msprobe.launch.command import cannot_run
 
 _PASSED_ON = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
-    if hasattr(signal, name)
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH") if hasattr(signal, name)
 )
 _FROM_KERNEL = 0x80
 """`si_code` of what the terminal sends, to the whole group."""

@@ -49,7 +49,9 @@ class Orders:
         try:
             return cls(**json.loads(os.environ[VARIABLE]))
         except (KeyError, ValueError, TypeError) as error:
-            raise UsageError(f"the environment variable {VARIABLE} holds no orders of msprobe run ({error!r}); is it set by hand?") from None
+            raise UsageError(
+                f"the environment variable {VARIABLE} holds no orders of msprobe run ({error!r}); is it set by hand?"
+            ) from None
 
 
 def tell(event: str, **more: Any) -> bool:

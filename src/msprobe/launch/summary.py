@@ -68,7 +68,11 @@ def _recorded(report: Event, processes: int) -> list[str]:
         lines.append(f"taken as {several}: {named}{span}")
     how = _STEPS[report["step_on"]]
     if report["forwards"]:
-        how = f"every {report['forwards'] if report['forwards'] > 1 else ''} call{'s' if report['forwards'] > 1 else ''} of a model".replace("  ", " ")
+        how = (
+            f"every {report['forwards'] if report['forwards'] > 1 else ''} call{'s' if report['forwards'] > 1 else ''} of a model".replace(
+                "  ", " "
+            )
+        )
         how += " by the script were a step" if report["forwards"] > 1 else " by the script was a step"
     lines.append(how)
     return lines + _left_out(report)
@@ -122,8 +126,8 @@ def _nothing(events: Sequence[Event], reports: Sequence[Event]) -> list[str]:
         ]
     if "torch" in kinds:
         return [
-            "nothing was recorded: torch was imported, but no nn.Module was called by the script; a model that is called inside of a compiled "
-            f"function is not seen (set TORCHDYNAMO_DISABLE=1), nor one whose forward() is called by name ({_PAGE})"
+            "nothing was recorded: torch was imported, but the script called no nn.Module; one that is called inside of a compiled "
+            f"function is not seen (set TORCHDYNAMO_DISABLE=1) ({_PAGE})"
         ]
     if "python" in kinds:
         return [f"nothing was recorded: Python ran, but torch was never imported ({_PAGE})"]
@@ -138,7 +142,7 @@ def _why(report: Event) -> str:
     if report["unselected"] is not None:
         return f'"rank" does not select rank {report["unselected"]}'
     if counted and report["selected"] and min(report["selected"]) >= counted:
-        return f"the script made {counted} steps, 0 to {counted - 1}, and none of them is selected by --step or \"step\""
+        return f'the script made {counted} steps, 0 to {counted - 1}, and none of them is selected by --step or "step"'
     if report["left_out"]:
         return "; ".join(f"{name} was called {calls} times {_because(why)}" for name, calls, why in report["left_out"][:_AT_MOST])
     return report["why_nothing"] or f"no step was begun ({_PAGE})"

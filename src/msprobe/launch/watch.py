@@ -46,6 +46,8 @@ class Watch:
         self._open: str | None = None
         """What began the running step: "training" or "forward"."""
         self._calls = 0
+        self._part: weakref.ref[torch.nn.Module] | None = None
+        """The module whose call began the running step, where a script calls a model by its parts."""
         self._roots = Roots()
         self._family_groups = -1
         self._looks = 0
@@ -71,8 +73,8 @@ class Watch:
     # --- calls ----------------------------------------------------------------------------------------------------------------------
     def begins(self, module: torch.nn.Module) -> None:
         """An outermost call of a module begins, in any thread."""
-        if self._ended or torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False):
-            return  # checkpointed code that runs again in a backward pass, or a copy that DataParallel has made, is no new call
+        if self._ended or _is_no_call(module):
+            return
         everything = self._orders.models == "all"
         if not everything and next(module.parameters(), None) is None:
             if len(self._armed.plain) < _TOLD:
@@ -84,7 +86,7 @@ class Watch:
         elif self._orders.step_on == "optimizer":
             self._leave_out(root, WAITING)
         else:
-            self._in_forwards(root)
+            self._in_forwards(module, root)
 
     def _is_training(self) -> bool:
         if self._orders.step_on == "forward":
@@ -115,12 +117,17 @@ class Watch:
                 self._add(root)
             self._begin("training", self._known_models())
 
-    def _in_forwards(self, root: torch.nn.Module) -> None:
+    def _in_forwards(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
+        if self._open is not None and self._part is not None and module is not root:
+            part = self._part()
+            if part is not module and part is not None and self._roots.get(part) is root:
+                return  # another part of the same model: `decode` after `encode`, or model.forward() called by name
         if self._open is not None and self._calls >= self._orders.forwards:
             self._end()
             if self._ended:
                 return
         self._calls += 1
+        self._part = weakref.ref(module)
         if self._orders.forwards == 1:
             self._begin("forward", [root])
             return
@@ -294,10 +301,10 @@ class Watch:
         if self._ended or session is None:
             return
         try:
-            self._open = None
+            running, self._open = self._open is not None, None
             if os.environ.get(isolation.VARIABLE):
                 session.at_exit()
-            elif session.step is not None or session.saving.step is not None or session.window is not None:
+            elif running or session.step is not None:
                 with session.lock:
                     self._contained(session.end_step)
             if session.override is not None:
@@ -307,12 +314,26 @@ class Watch:
             let_through(error)
             self._armed.give_up(repr(error))
 
+    def abandon(self) -> None:
+        """Something of ours went wrong: what is on disk of the running step is all that there will be."""
+        session = self._session
+        if self._ended or session is None:
+            return
+        self._ended = True
+        PrecisionDebugger._stand_in = None
+        with session.lock:
+            self._contained(session.end_step)
+        if self.steps:
+            self._report()
+
     def make_way(self) -> None:
         """The script makes a PrecisionDebugger of its own, which goes before us."""
         session, self._session = self._session, None
         self._ended = True
         self._armed.off()
-        logger.warning("msprobe run: the script has a PrecisionDebugger of its own, which records as the script says; msprobe run does nothing")
+        logger.warning(
+            "msprobe run: the script has a PrecisionDebugger of its own, which records as the script says; msprobe run does nothing"
+        )
         tell("made way")
         if session is not None:
             PrecisionDebugger._session = None
@@ -326,3 +347,8 @@ class Watch:
         """In a forked child, where nothing is recorded."""
         self._ended, self._session = True, None
         PrecisionDebugger._stand_in = None
+
+
+def _is_no_call(module: torch.nn.Module) -> bool:
+    """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, or torch.fx tracing."""
+    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or torch_internals.is_traced()

@@ -1,32 +1,33 @@
 """Python runs this when it starts below `msprobe run`: it waits until torch is imported, and makes way for the user's own sitecustomize.
 
-Nothing is imported here but what Python has loaded already: most processes below a launcher never import torch.
+Nothing is imported here but what Python has loaded already, `typing` least of all: most processes below a launcher never import torch.
 """
-
-from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class _Loader:
     """torch's own loader, and a word to msprobe once torch is there."""
 
-    def __init__(self, loader: Any, finder: Any) -> None:
+    def __init__(self, loader: "Any", finder: "Any") -> None:
         self._loader, self._finder = loader, finder
 
-    def create_module(self, spec: Any) -> Any:
+    def create_module(self, spec: "Any") -> "Any":
         return self._loader.create_module(spec)
 
-    def exec_module(self, module: Any) -> None:
+    def exec_module(self, module: "Any") -> None:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         if self._finder in sys.meta_path:
             sys.meta_path.remove(self._finder)
         _arm()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> "Any":
         return getattr(self._loader, name)
 
 
@@ -35,7 +36,7 @@ class _Finder:
 
     busy = False
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if name != "torch" or self.busy:
             return None
         self.busy = True
@@ -88,11 +89,11 @@ def _make_way(here: str) -> None:
     sys.path[:] = [path for path in sys.path if path != here]
     sys.path_importer_cache.pop(here, None)
     del sys.modules["sitecustomize"]
-    import sitecustomize  # noqa: F401
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 
 
 if __name__ == "sitecustomize":
     if os.environ.get("MSPROBE_RUN"):
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder())
         _event("python")
     _make_way(os.path.dirname(os.path.abspath(__file__)))
