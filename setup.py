@@ -42,7 +42,9 @@ setup(
     cmdclass={"build_ext": BuildKernels},
     ext_modules=[
         extension("msprobe.numerics._kernels", "src/msprobe/numerics/_kernels.c", sorted(glob("src/msprobe/numerics/csrc/*"))),
-        extension("msprobe.comparison._rows", "src/msprobe/comparison/_rows.c"),
+        extension("msprobe.comparison._rows", "src/msprobe/comparison/_rows.c", ["src/msprobe/comparison/_rows.h"]),
+        extension("msprobe.comparison._entries", "src/msprobe/comparison/_entries.c", sorted(glob("src/msprobe/comparison/_*.h"))),
+        extension("msprobe.comparison._measuring", "src/msprobe/comparison/_measuring.c", ["src/msprobe/comparison/_spelling.h"]),
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
         extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),

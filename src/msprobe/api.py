@@ -32,7 +32,7 @@ _FILES = ("data_mapping", "mapping", "cell_mapping", "api_mapping", "layer_mappi
 """Mapping files, as the command takes them; data_mapping may be a dict too."""
 
 _TYPES: dict[str, Any] = {
-    "fuzzy": bool,
+    **dict.fromkeys(("fuzzy", "accept_dtype"), bool),
     **dict.fromkeys(("steps", "ranks"), (str, int, Iterable)),
     "names": Names,
     "tensors": TensorRules,
@@ -41,7 +41,7 @@ _TYPES: dict[str, Any] = {
     "data_mapping": (str, Path, Mapping),
 }
 _WORDS = {
-    "fuzzy": "True or False",
+    **dict.fromkeys(("fuzzy", "accept_dtype"), "True or False"),
     **dict.fromkeys(("steps", "ranks"), 'numbers, as in "0,2-3" or [0, 2]'),
     "names": "a Names",
     "tensors": "a TensorRules",
@@ -55,8 +55,8 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
     Args:
         target, golden: two dump.json, two directories of one process, two step directories or two dump roots: the run in question, and
             the one that is trusted. They are read from the disk; end a running debugger's step first.
-        options: fields of msprobe.comparison.options.Options by name, such as steps="0,2-3", ranks=[0, 1], reference=path, fuzzy=True; and
-            the mapping files of the command: mapping, data_mapping, cell_mapping, api_mapping, layer_mapping.
+        options: fields of msprobe.comparison.options.Options by name, such as steps="0,2-3", ranks=[0, 1], reference=path,
+            accept_dtype=True; and the mapping files of the command: mapping, data_mapping, cell_mapping, api_mapping, layer_mapping.
 
     Returns:
         All rows of all pairs are kept in it: about 2 kB for each recorded value.
@@ -66,6 +66,8 @@ def compare(target: str | Path, golden: str | Path, **options: Any) -> Compariso
         DumpFormatError: the only pair there is cannot be read.
     """
     chosen = _options(options)
+    if chosen.reference is not None:
+        _path(chosen.reference, "reference")
     plan = plan_of(_path(target, "target"), _path(golden, "golden"), chosen)
     kept: list[Compared] = []
     reports: list[PairReport] = []

@@ -17,3 +17,7 @@ class DumpFormatError(MsprobeException):
 
 class UsageError(MsprobeException):
     """An interface was called with arguments it cannot work with."""
+
+
+class MissingPackageError(MsprobeException, ImportError):
+    """A package that this part of msprobe is for is not installed; the text names it and the command that installs it."""

@@ -100,6 +100,21 @@ def test_file_urls_are_paths(tmp_path: Path) -> None:
     assert len(outcome.reports) == 4 and str(outcome.reports[0].pair.target) == str(target / "step0" / "rank0" / "dump.json")
 
 
+def test_a_reference_that_lies_elsewhere(tmp_path: Path, memory: Any) -> None:
+    """Its dumps are fetched like those of the two others, whichever of the three are URLs."""
+    target, golden = roots(tmp_path)
+    here = compare(target, golden, tmp_path / "here", Options(reference=str(golden)))
+    far = uploaded(memory, golden, "/r")
+    for place, paths in enumerate(((target, golden), (uploaded(memory, target, "/t"), golden))):
+        outcome = compare(*paths, tmp_path / f"far{place}", Options(reference=far))
+        assert [report.truth for report in outcome.reports] == [report.truth for report in here.reports] != [None] * 4
+        for ours, theirs in zip(here.reports, outcome.reports, strict=True):
+            assert ours.csv is not None and theirs.csv is not None and theirs.csv.read_bytes() == ours.csv.read_bytes()
+        assert not any("/msprobe-" in note for report in outcome.reports for note in report.notes)
+    with pytest.raises(UsageError, match="memory://nowhere does not exist, or holds no dump"):
+        compare(target, golden, tmp_path / "o", Options(reference="memory://nowhere"))
+
+
 def test_without_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(UsageError, match=r"pip install 'msprobe\[cluster\]'"):

@@ -28,6 +28,7 @@ def test_another_dtype_on_each_side(tmp_path: Path) -> None:
     assert text.endswith(
         "\nValues agree up to rounding; 2 rows have another dtype on each side"
         " (first: Torch.a.0.forward input.0: torch.float64 / torch.float32)"
+        "; if that is meant, --accept-dtype (accept_dtype=True) makes it no error"
     )
 
 

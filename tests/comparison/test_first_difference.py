@@ -284,6 +284,24 @@ def test_other_calls_inside_a_module_are_not_called_equal(tmp_path: Path) -> Non
 
     findings = compare(side("gelu", 2.0), side("silu", 3.0), tmp_path / "o").reports[0].findings
     assert findings.first is not None and findings.first.other_calls
+    assert headline(findings.first).endswith(
+        "(inputs equal, output differs; the likely cause is Functional.gelu.0.forward, which the target calls in place of"
+        " Functional.silu.0.forward)"
+    )
+
+
+def test_other_calls_of_which_none_is_known_to_lead_to_the_output(tmp_path: Path) -> None:
+    def side(name: str, value: float) -> Path:
+        inner, common, outer = f"Functional.{name}.0.forward", "Torch.exp.0.forward", "Module.act.Act.forward.0"
+        data = {
+            inner: api([tensor(1.0)], [tensor(value + 0.5)]),
+            common: api([tensor(1.0)], [tensor(2.0)]),
+            outer: module([tensor(1.0)], [tensor(value)]),
+        }
+        return write_dump(tmp_path / name, data, construct={inner: outer, common: outer, outer: None})
+
+    findings = compare(side("gelu", 2.0), side("silu", 3.0), tmp_path / "o").reports[0].findings
+    assert findings.first is not None and findings.first.other_calls and findings.first.cause is None
     assert headline(findings.first).endswith("(inputs equal, output differs; the calls inside it are not the same ones on both sides)")
 
 

@@ -11,7 +11,7 @@ from .dumps import api, tensor, write_dump
 from .net import Net
 
 
-def test_another_dtype_is_said_in_words_and_its_size_is_not_judged(tmp_path: Path) -> None:
+def test_another_dtype_is_said_in_words_and_that_there_is_nothing_else(tmp_path: Path) -> None:
     def data(dtype: str, noise: float) -> dict[str, object]:
         return {
             "Functional.linear.0.forward": api([tensor()], [tensor(2.0 + noise, dtype)]),
@@ -24,7 +24,12 @@ def test_another_dtype_is_said_in_words_and_its_size_is_not_judged(tmp_path: Pat
         "First difference: Functional.linear.0.forward (inputs equal, output differs);"
         " the target computes in torch.bfloat16, the golden run in torch.float32 from here on\n"
     ) in text
-    assert "rounding" not in text
+    assert text.splitlines()[0] == ("Inputs equal, `linear` computes in torch.bfloat16, in the golden run in torch.float32 (forward)")
+    assert "This difference is within rounding" not in text
+    assert (
+        "Nothing but the dtype differs by more than rounding; if that is meant, --accept-dtype (accept_dtype=True) makes it no error."
+        in text
+    )
 
 
 def test_from_here_on_is_not_said_when_dtypes_differ_before(tmp_path: Path) -> None:

@@ -10,7 +10,19 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
 TRANSLATED = [
     ROOT / "docs" / "zh" / name
-    for name in ("quickstart.md", "recording.md", "files.md", "custom_apis.md", "isolate.md", "load.md", "python_api.md", "run.md")
+    for name in (
+        "quickstart.md",
+        "recording.md",
+        "files.md",
+        "custom_apis.md",
+        "isolate.md",
+        "load.md",
+        "python_api.md",
+        "run.md",
+        "switching_on.md",
+        "transformers.md",
+        "lightning.md",
+    )
 ]
 """These repeat the code blocks of their originals in docs/."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from launch.programs import BEGIN
 
+ARMED = str(Path(__file__).resolve().parent / "armed.py")
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 _OUR_LOG = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\) (\[rank \d+\] )?\[|^msprobe run: ")
 

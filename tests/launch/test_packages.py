@@ -1,6 +1,6 @@
 """Training and inference as transformers, Lightning, accelerate and torch.distributed document it, each under its own launcher.
 
-They start real processes, each of which imports these packages: all but one are slow.
+Those that start interpreters of their own, each of which imports such a package, are slow.
 """
 
 from __future__ import annotations
@@ -27,19 +27,16 @@ def both(runs: Runs, source: str, command: list[str], *options: str) -> Ran:
     return done
 
 
-def test_generate(alone: Runs) -> None:
-    pytest.importorskip("transformers")
-    done = both(alone, programs.GENERATE, [sys.executable], "--level", "L0")
+def test_generate(packages: Runs) -> None:
+    done = both(packages, programs.GENERATE, packages.client, "--level", "L0")
     assert len(done.steps()) == 3 and "taken as model: LlamaForCausalLM" in done.said
     assert [done.calls(step).count("model.layers.0.self_attn.q_proj.Linear.0") for step in range(3)] == [1, 1, 1]
     shapes = [done.data(step)["Module.model.embed_tokens.Embedding.forward.0"]["input_args"][0]["shape"] for step in range(3)]
     assert shapes == [[1, 3], [1, 1], [1, 1]]
 
 
-@pytest.mark.slow
-def test_the_trainer_of_transformers(alone: Runs) -> None:
-    pytest.importorskip("accelerate")
-    done = both(alone, programs.TRAINER, [sys.executable])
+def test_the_trainer_of_transformers(packages: Runs) -> None:
+    done = both(packages, programs.TRAINER, packages.client)
     assert done.steps() == ["step0", "step1"]
     assert [done.calls(step).count(f"lm_head.Linear.{number}") for step in range(2) for number in range(3)] == [1, 1, 0] * 2
     assert any(re.match(r"not recorded as a model: LlamaForCausalLM, \d+ calls \(in evaluation", line) for line in done.said)
@@ -56,8 +53,14 @@ def test_lightning(alone: Runs) -> None:
     ]
 
 
+def test_accelerate(packages: Runs) -> None:
+    done = both(packages, programs.ACCELERATE, packages.client)
+    assert done.steps() == ["step0", "step1"] and "taken as model: Net" in done.said
+    assert [done.calls(step).count("first.Linear.1") for step in range(2)] == [1, 1]  # two batches are one step
+
+
 @pytest.mark.slow
-def test_accelerate(alone: Runs) -> None:
+def test_the_launcher_of_accelerate(alone: Runs) -> None:
     pytest.importorskip("accelerate")
     done = both(alone, programs.ACCELERATE, [str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "1"])
     assert done.steps() == ["step0", "step1"]

@@ -1,9 +1,9 @@
 """A training that is to be ended from outside or by itself. Run as a program, not a test.
 
-    crash_training.py DUMP_PATH LOG WAY AFTER [LEVEL] [TASK]
+    crash_training.py DUMP_PATH LOG WAY AFTER LEVEL TASK PAUSE
 
 After each call that the user's code has back, a line `MONOTONIC_TIME STEP NAME` goes to LOG (unbuffered). AFTER seconds later the
-process ends in the way asked for; `outside` waits to be killed.
+process ends in the way asked for; `outside` waits to be killed. Each iteration sleeps for PAUSE seconds.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def end(way: str) -> None:
 
 
 def main() -> None:
-    dump_path, log_path, way, after = sys.argv[1:5]
-    level = sys.argv[5] if len(sys.argv) > 5 else "mix"
-    task = sys.argv[6] if len(sys.argv) > 6 else "statistics"
+    dump_path, log_path, way, after, level, task, pause = sys.argv[1:]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(*(Block() for _ in range(6)))
@@ -88,6 +86,7 @@ def main() -> None:
             optimizer.step()
             optimizer.zero_grad()
             note("iteration")
+            time.sleep(float(pause))
         debugger.stop()
         debugger.step()
         note("step over")

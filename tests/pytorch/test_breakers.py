@@ -14,6 +14,7 @@ import pytest
 import torch
 from capturing import Run, configured
 
+import warm_python
 from msprobe.errors import DumpFormatError, UsageError
 from msprobe.format import reader
 from msprobe.pytorch.reproducibility.random_save import random_save
@@ -46,7 +47,7 @@ def test_a_storage_that_was_shrunk_is_not_read(config: dict[str, Any], tmp_path:
     section = {key: value for key, value in config.items() if key != "task"}
     (tmp_path / "c.json").write_text(json.dumps({"task": task, "dump_path": "d", "level": "L0", task: section}))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SHRUNK, str(tmp_path / "c.json"), str(tmp_path / "dump")]
+    command = [*warm_python.command(), "-c", SHRUNK, str(tmp_path / "c.json"), str(tmp_path / "dump")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "survived\n", (done.returncode, done.stderr)
     step = Run(tmp_path / "dump").step(0)

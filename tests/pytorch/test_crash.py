@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from capturing import Run, TooLong, environment, limited
+from capturing import Run, environment, limited
 
+import warm_python
 from msprobe.errors import DumpFormatError
 from msprobe.format import tensor_file
 
@@ -38,46 +35,30 @@ class Ended:
 
 
 class Server:
-    """Runs programs in processes of their own, one after the other."""
+    """Runs programs in processes of their own."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("crash_server.py"))]
-        self.process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def _answer(self) -> int:
-        assert self.process.stdout is not None
-        return int(self.process.stdout.readline())
-
-    def run(self, directory: Path, arguments: list[Any], watch: Callable[[int], None] | None = None, **program: str) -> Ended:
+    def run(self, directory: Path, arguments: list[str], watch: Callable[[int], None] | None = None) -> Ended:
         """Run it to its end; `watch(pid)` is called while it runs."""
         out, err = directory / "out", directory / "err"
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({**program, "arguments": arguments, "out": str(out), "err": str(err)}) + "\n")
-        self.process.stdin.flush()
-        pid = self._answer()
-        try:
-            with limited(120):
-                if watch is not None:
-                    watch(pid)
-                status = self._answer()
-        except TooLong:
-            os.kill(pid, signal.SIGKILL)
-            self._answer()
-            raise
+        environ = {**environment(), "WARM_PYTHON_END": "whole"}
+        with open(os.devnull) as nothing, out.open("w") as to_out, err.open("w") as to_err:
+            started = warm_python.started(arguments, environ, directory, [nothing, to_out, to_err])
+        with started as process, limited(120):
+            if watch is not None:
+                watch(process.pid)
+            status = process.wait()
         return Ended(status, out.read_text(), err.read_text())
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    assert made.process.stdin is not None
-    made.process.stdin.close()
-    assert made.process.wait(60) == 0
+def server() -> Server:
+    return Server()
 
 
-def train_until_the_end(server: Server, directory: Path, way: str, after: float, level: str = "mix", task: str = "statistics") -> None:
-    """Run the training until it ends, in its own way or killed from outside."""
+def train_until_the_end(
+    server: Server, directory: Path, way: str, after: float, level: str = "mix", task: str = "statistics", pause: float = 0.0
+) -> None:
+    """Run the training until it ends, in its own way or killed from outside; `pause`: seconds that each iteration waits for its data."""
 
     def kill(pid: int) -> None:
         log = directory / "log"
@@ -86,8 +67,8 @@ def train_until_the_end(server: Server, directory: Path, way: str, after: float,
         time.sleep(after)
         os.kill(pid, signal.SIGKILL)
 
-    arguments = [directory / "dump", directory / "log", way, after, level, task]
-    ended = server.run(directory, list(map(str, arguments)), kill if way == "outside" else None, path=str(PROGRAM))
+    arguments = [PROGRAM, directory / "dump", directory / "log", way, after, level, task, pause]
+    ended = server.run(directory, list(map(str, arguments)), kill if way == "outside" else None)
     assert ended.status == (-signal.SIGKILL if way == "outside" else WAYS[way]), ended.err
 
 
@@ -127,22 +108,24 @@ def check(directory: Path, level: str = "mix") -> int:
     return checked
 
 
-# Eight moments in the default run; the times are spread over a few flushes and steps.
+# Eight moments in the default run; the times are spread over a few flushes and steps. Some trainings have the processor to themselves, the
+# others wait for their data most of the time, as the tests run together with others.
+WAITING = 0.01
 MOMENTS = [
-    ("SIGKILL", 0.45),
-    ("outside", 1.3),
-    ("outside", 2.1),
-    ("SIGKILL", 1.85),
-    ("SIGTERM", 1.6),
-    ("_exit", 1.5),
-    ("abort", 1.4),
-    ("SIGINT", 1.7),
+    ("SIGKILL", 0.45, 0.0),
+    ("outside", 1.3, 0.0),
+    ("outside", 2.1, WAITING),
+    ("SIGKILL", 1.85, WAITING),
+    ("SIGTERM", 1.6, WAITING),
+    ("_exit", 1.5, 0.0),
+    ("abort", 1.4, WAITING),
+    ("SIGINT", 1.7, WAITING),
 ]
 
 
-@pytest.mark.parametrize(("way", "after"), MOMENTS)
-def test_ended_at_some_moment(server: Server, tmp_path: Path, way: str, after: float) -> None:
-    train_until_the_end(server, tmp_path, way, after)
+@pytest.mark.parametrize(("way", "after", "pause"), MOMENTS)
+def test_ended_at_some_moment(server: Server, tmp_path: Path, way: str, after: float, pause: float) -> None:
+    train_until_the_end(server, tmp_path, way, after, pause=pause)
     checked = check(tmp_path)
     assert checked > 0 or after < 1
 
@@ -205,7 +188,7 @@ def run_script(server: Server, directory: Path, source: str) -> Ended:
             return loss.item()
         """
     ) + textwrap.dedent(source)
-    return server.run(directory, [], source=script)
+    return server.run(directory, ["-c", script])
 
 
 def warnings_of(errors: str) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from against_golden import sample_differences
 from capturing import Run, configured, environment, forget_debugger, golden, record
 
+import warm_python
 from msprobe.errors import UsageError
 from msprobe.pytorch import PrecisionDebugger, custom_api
 from msprobe.pytorch.dump.api_dump import watching
@@ -824,7 +825,7 @@ for _ in range(2):
 assert add_and_mul.__code__ is code and str(inspect.signature(add_and_mul)) == "(a, b, c)"
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [*warm_python.command(), "-c", program],
         cwd=tmp_path,
         env={**environment(), "MSPROBE_OPS_DIR": "ops"},
         capture_output=True,

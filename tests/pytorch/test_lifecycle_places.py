@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from capturing import Run, configured, environment
 
+import warm_python
 from msprobe.pytorch import PrecisionDebugger
 
 X = torch.ones(1, 2)
@@ -75,7 +75,9 @@ def test_the_manual_s_two_files(tmp_path: Path, run: Run) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "module.py").write_text(MODULE)
     (tmp_path / "config.json").write_text('{"dump_path": "./dump", "level": "L1"}')
-    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*warm_python.command(), "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     step = run.step()
     names = [f"Functional.{name}.{i}.{way}" for i in (0, 1) for name in ("linear", "relu") for way in ("forward", "backward")]

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from against_golden import sample_differences
 from capturing import Run, configured, environment, golden
 
+import warm_python
 from msprobe.errors import UsageError
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
 from msprobe.pytorch.dump.module_dump import single
@@ -217,7 +218,7 @@ for _ in range(2):
 """
     (tmp_path / "train.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
+        [*warm_python.command(), "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     step = Run(tmp_path / "dump").step()

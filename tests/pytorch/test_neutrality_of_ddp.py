@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capturing import Step, environment
+
+import warm_python
 
 HERE = Path(__file__).parent
 LEVELS = ("L0", "L1", "mix")
@@ -30,7 +31,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
     path = {**environment(), "GLOO_SOCKET_IFNAME": "lo"}
     path["PYTHONPATH"] += f":{HERE}"
     port = str(free_port())
-    command = [sys.executable, str(HERE / "ddp_training.py")]
+    command = [*warm_python.command(), str(HERE / "ddp_training.py")]
     ranks = [subprocess.Popen([*command, str(r), "2", port, str(directory)], env=path, stderr=subprocess.PIPE, text=True) for r in range(2)]
     try:
         errors = [rank.communicate(timeout=180)[1] for rank in ranks]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import subprocess
-import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,8 @@ import pytest
 import torch
 import torch.nn as nn
 from capturing import Run, configured, environment, record, statistics
+
+import warm_python
 
 
 def in_threads(count: int, work: Any) -> None:
@@ -241,6 +242,6 @@ def test_a_forked_child_that_ends_in_order(tmp_path: Path) -> None:
         torch.tanh(torch.ones(1))
         """
     )
-    done = subprocess.run([sys.executable, "-c", script], env=environment(), timeout=120, capture_output=True, text=True)
+    done = subprocess.run([*warm_python.command(), "-c", script], env=environment(), timeout=120, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert Run(tmp_path / "dump").step().names == ["Torch.relu.0.forward", "Torch.tanh.0.forward"]

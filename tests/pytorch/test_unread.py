@@ -7,7 +7,6 @@ import dataclasses
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 import torch
 from capturing import Run, Step, configured, environment, parse, record
 
+import warm_python
 from msprobe.format import unread
 from msprobe.writer import StepWriter
 
@@ -225,7 +225,9 @@ def test_a_killed_process_has_said_it(tmp_path: Path) -> None:
         time.sleep(1.2)
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "dump")], env=environment(), capture_output=True)
+    ended = subprocess.run(
+        [*warm_python.command(), "-c", textwrap.dedent(program), str(tmp_path / "dump")], env=environment(), capture_output=True
+    )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert listed(Run(tmp_path / "dump").step()) == {"an object": {"input.1": ["Module.m.M.forward.0"]}}
 

@@ -34,6 +34,7 @@ _NOT_OF_RUNS = (
     ("-lm", "layer_mapping"),
     ("-da", "diff_analyze"),
     ("--reference", "reference"),
+    ("--accept-dtype", "accept_dtype"),
     ("--html", "html"),
     ("--xlsx", "xlsx"),
     ("--jsonl", "jsonl"),
@@ -58,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jsonl", action="store_true", help="the rows as JSON lines beside each CSV, for programs")
     parser.add_argument("--step", metavar="NUMBERS", help="of dump roots, only these steps, as in 0,2-3")
     parser.add_argument("--rank", metavar="NUMBERS", help="only these ranks, as in 0,2-3")
+    parser.add_argument(
+        "--accept-dtype",
+        action="store_true",
+        help="another floating-point dtype on one side (bf16 against fp32) is no error by itself: values are judged by their size",
+    )
     parser.add_argument(
         "-da", "--diff_analyze", action="store_true", help="write the search over the ranks as JSON (compare_result_rank*, diff_analyze_*)"
     )
@@ -111,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         steps=parse_numbers(arguments.step, "--step") if arguments.step is not None else None,
         ranks=parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None,
         reference=arguments.reference,
+        accept_dtype=arguments.accept_dtype,
         diff_analyze=arguments.diff_analyze,
         reports=reports,
         jobs=arguments.jobs,
@@ -128,12 +135,18 @@ def run(arguments: argparse.Namespace) -> int:
 def _compare_runs(arguments: argparse.Namespace) -> int:
     from msprobe.cli.console import show
     from msprobe.comparison.number_lists import parse_numbers
+    from msprobe.comparison.remote import is_url
     from msprobe.comparison.repeated import words
     from msprobe.comparison.repeated.runs import compare_runs
 
     given = [flag for flag, name in _NOT_OF_RUNS if getattr(arguments, name) not in (None, False)]
     if given:
-        raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}")
+        mapped = not {"--mapping", "-dm", "-cm", "-am", "-lm", "-fm"}.isdisjoint(given)
+        why = ": runs of one script have one structure; two that are built differently are compared with -tp and -gp" if mapped else ""
+        raise UsageError(f"--runs takes all recordings itself and does not go with {', '.join(given)}{why}")
+    away = next((path for path in arguments.runs if is_url(path)), None)
+    if away is not None:
+        raise UsageError(f"--runs reads local paths only, and {away} is a URL: copy the dump to a directory of this machine first")
     steps = parse_numbers(arguments.step, "--step") if arguments.step is not None else None
     ranks = parse_numbers(arguments.rank, "--rank") if arguments.rank is not None else None
     runs = compare_runs(arguments.runs, steps, ranks)

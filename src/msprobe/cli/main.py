@@ -18,6 +18,8 @@ COMMANDS: dict[str, str] = {
     "merge_result": "put the results of several ranks side by side",
     "run": "record a script as it is, without a line in it",
     "isolate": "run a script with golden inputs for every module and name what is wrong",
+    "enable": "put the lines that record into a script, and a config.json beside it",
+    "disable": "take these lines out again",
 }
 """Command -> what it does. The module `msprobe.cli.<command>` has `add_arguments(parser)` and `run(arguments) -> exit code`."""
 
@@ -118,7 +120,8 @@ def _run(argv: list[str]) -> int:
             allow_abbrev=False,
         )
         module.add_arguments(command_parser)
-        arguments = command_parser.parse_args(options.arguments)
+        parse = getattr(module, "parse", argparse.ArgumentParser.parse_args)  # for what argparse does not know
+        arguments = parse(command_parser, options.arguments)
     except SystemExit as stop:  # argparse ends the process after --help and after an error
         return stop.code if isinstance(stop.code, int) else EXIT_FAILED
     code: int = module.run(arguments)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import Measured
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.judge import Mode
+from msprobe.comparison.judging import casts
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
+from msprobe.comparison.mapping.composed import ComposedRow, statistics_of
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
 from msprobe.comparison.rows import Row
@@ -37,6 +39,8 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line(f"  through {location.nearer}")
     if location.golden is not None:
         yield Line(f"  in the golden run at {location.golden}")
+    if location.cause is not None:
+        yield Line(f"  the likely cause at {location.cause}")
     if location.inner is not None:
         yield Line(f"  its last recorded call is made at {location.inner}")
     for ours, theirs in difference.call.pair.rows:
@@ -44,15 +48,14 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
             yield Line(f"  {ours.key or ours.name}: in the target only")
         elif ours is None and theirs is not None:
             yield Line(f"  {theirs.key or theirs.name}: in the golden dump only")
-    if not difference.of_values and difference.dtypes is None:  # not the same call, or no value that differs
+    if not difference.of_values and not difference.by_dtype:  # not the same call, or no value that differs
         return
     for row in difference.rows[:_SHOWN_ROWS]:
         yield from _values(row, mode)
     if len(difference.rows) > _SHOWN_ROWS:
         yield Line(f"  ... and {len(difference.rows) - _SHOWN_ROWS} more values of this call differ")
-    operation = (
-        difference.kind == "output" and not difference.within_rounding and difference.last_inner is None and difference.dtypes is None
-    )
+    unexplained = difference.last_inner is None and difference.cause is None and not difference.by_dtype
+    operation = difference.kind == "output" and not difference.within_rounding and unexplained
     if mode == "statistics" and operation and difference.call.inputs is not Agreement.UNKNOWN:
         yield Line(_REORDERING, "dim")
 
@@ -77,15 +80,19 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
         yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
         return
     table: list[tuple[str, ...]] = [("", "Max", "Min", "Mean", "Norm")]
-    table += [(side, *map(_shown, row.statistics)) for side, row in (("target", ours), ("golden", theirs))]
+    made = isinstance(ours, ComposedRow), isinstance(theirs, ComposedRow)
+    for side, row, composed in zip(("target", "golden"), (ours, theirs), made, strict=True):
+        table.append((side, *("unknown" if composed and value is None else _shown(value) for value in statistics_of(row)[0])))
     yield from map(Line, _table(table))
+    if any(made) and measure.reason:
+        yield Line(f"    {measure.reason}")
     if measure.max_abs is not None and ours.shape == theirs.shape:
         what = "max abs diff" if mode == "tensor" else "largest difference of these"
-        how_much = explained(measure) if ours.dtype == theirs.dtype else ""
+        how_much = explained(measure)
         yield Line(f"    {what} {measure.max_abs:.6g}, relative size {measure.size:.3g}{': ' if how_much else ''}{how_much}")
-        looks_like = hint(ours, theirs, measure) if ours.dtype == theirs.dtype and measure.agreement is Agreement.DIFFERENT else ""
-        if looks_like:
-            yield Line(f"    {looks_like}")
+        if measure.agreement is Agreement.DIFFERENT:
+            cast = casts.said(ours, theirs) if ours.role in ("input", "parameters") else ""
+            yield from (Line(f"    {text}") for text in (cast, hint(ours, theirs, measure)) if text)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -63,17 +63,21 @@ def compare(
 
 def plan_of(target: Path, golden: Path, options: Options) -> Plan:
     """What is to be compared of two local paths. Raises UsageError as compare does."""
+    _refuse(options)
     plan = make_plan(target, golden, options.steps, options.ranks, options.tensors.group())
-    return plan if options.reference is None else with_reference(plan, target, Path(options.reference))
+    return plan if options.reference is None else with_reference(plan, target, Path(remote.local_path(options.reference)))
+
+
+def _refuse(options: Options) -> None:
+    if options.reference is not None and options.tensors.group() is not None:
+        raise UsageError("--reference does not go with `shard` in the mapping file: a third dump would have to be put together, too")
 
 
 def _units(target: str | Path, golden: str | Path, output: Path, options: Options) -> tuple[Plan, list[Unit]]:
     """What is to be done: the plan, and a unit of work for each of its pairs."""
-    urls: Mapping[int, tuple[str, str]] = {}
-    away = remote.is_url(target) or remote.is_url(golden)
-    if options.reference is not None and (away or remote.is_url(options.reference)):
-        raise UsageError("--reference compares local dumps only: copy the three dumps to a directory of this machine first")
-    if away:
+    urls: Mapping[int, tuple[str, ...]] = {}
+    _refuse(options)
+    if any(remote.is_url(path) for path in (target, golden, options.reference or "")):
         plan, urls = remote.plan_of(target, golden, options)
     else:
         plan = plan_of(Path(target), Path(golden), options)

@@ -8,7 +8,7 @@ from msprobe.comparison.block import Line, block
 from msprobe.comparison.headline import headline
 from msprobe.comparison.judging.reference import conclusion_of
 from msprobe.comparison.outcome import Outcome, PairReport
-from msprobe.comparison.reasons import joined
+from msprobe.comparison.reasons import ONLY_DTYPE, are_of_dtype_alone, joined
 
 BLIND = (
     "  Max, Min, Mean and Norm do not show everything: the same values in another order (a transposed weight, a permuted batch) have the"
@@ -56,8 +56,11 @@ def truth(outcome: Outcome) -> Iterator[Line]:
 
 def _why(outcome: Outcome) -> list[str]:
     """What makes the exit code 1, one clause each."""
-    clauses = [str(reason) for reason in joined(report.reasons for report in outcome.reports)]
+    found = joined(report.reasons for report in outcome.reports)
+    clauses = [str(reason) for reason in found]
     sides = outcome.plan.one_sided
+    if are_of_dtype_alone(found) and not sides:
+        clauses.append(ONLY_DTYPE)
     if sides:
         clauses.append(f"{sides[0]}{f', and {len(sides) - 1} more of that kind' if len(sides) > 1 else ''}")
     return clauses

@@ -10,8 +10,10 @@ from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.previous_step import look_back
+from msprobe.comparison.reasons import ONLY_DTYPE, are_of_dtype_alone, joined
 from msprobe.comparison.sentence import lead
 from msprobe.comparison.spread import received, spread
+from msprobe.comparison.times import Advice
 
 _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
@@ -25,6 +27,8 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     first = lead(outcome)
     if first:
         yield Line(first, "lead")
+    notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
+    yield from (Line(f"  {note}", "head") for note in notes if isinstance(note, Advice))
     for sentence in outcome.plan.one_sided:
         yield Line(f"not in both: {sentence}", "bad")
     few = len(outcome.reports) <= _SHOWN_PAIRS
@@ -36,7 +40,7 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
     if len(interesting) > _SHOWN_PAIRS:
         yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
-    notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
+    notes = [note for note in notes if not isinstance(note, Advice)]
     for note in notes[:_SHOWN_NOTES]:
         yield Line(f"note: {note}", "dim")
     if len(notes) > _SHOWN_NOTES:
@@ -133,7 +137,7 @@ def _value_first(chosen: PairReport, outcome: Outcome, many: bool) -> Iterator[L
     assert first is not None
     yield Line(f"First difference{_of(chosen, many)}: {headline(first)}", "head")
     yield from _below(chosen, outcome, many)
-    if chosen.findings.unmatched is not None:
+    if chosen.findings.unmatched is not None and chosen.findings.unmatched is not first.cause:
         yield Line("  " + call_without_partner(chosen))
 
 
@@ -153,7 +157,13 @@ def _below(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
     of_value = value or first
     if not report.findings.exact and of_value.kind != "requires_grad":
         yield Line("  (values count as equal up to rounding, not to the last bit)", "dim")
-    if of_value.of_values and of_value.within_rounding:
+    if (
+        of_value.only_dtype
+        and report.findings.beyond_rounding is None
+        and are_of_dtype_alone(joined(one.reasons for one in outcome.reports))
+    ):
+        yield Line(f"  Nothing but the dtype differs by more than rounding; {ONLY_DTYPE}.")
+    elif of_value.within_rounding and (of_value.of_values or of_value.only_dtype):
         yield from _beyond(report, outcome, many)
 
 

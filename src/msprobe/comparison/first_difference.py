@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import (
     Measured,
     MeasuredCall,
@@ -17,104 +15,11 @@ from msprobe.comparison.calls import (
     overwritten_input,
     requires_grad_differs,
 )
+from msprobe.comparison.cause import find_cause
+from msprobe.comparison.findings import Findings, FirstDifference, Kind
+from msprobe.comparison.judging.accepted import is_acceptable
 from msprobe.comparison.judging.reordered import looks_reordered
 from msprobe.comparison.measure import Agreement
-
-Kind = Literal["output", "own code", "first input", "input", "argument", "parameter", "gradient", "sequence", "requires_grad"]
-"""What starts the difference: a call's output; a module's code between its recorded calls; the data; code before a call that was not
-recorded; a plain argument; a parameter's value; the gradient of a parameter; another sequence of calls, so that the two calls of one
-name are not the same call; requires_grad of a value, which changes what the backward pass computes."""
-
-
-@dataclass(frozen=True)
-class FirstDifference:
-    """Where the difference starts.
-
-    Attributes:
-        kind: see Kind.
-        call: the call at fault, or the one whose input differs.
-        rows: its rows that differ, those that matter first.
-        module: the module that contains it (for `own code`, the module whose code it is), None when unknown or none.
-        last_inner: when the call at fault is a module of which inner calls were recorded, all of them agreeing: the last of these.
-        golden_module: the module that contains the golden call, for a `sequence`.
-        within_rounding: the difference is no larger than rounding.
-        parameters: agreement of the parameters, of the call itself and of the module around it.
-        dtypes: those of target and golden run, where the first of `rows` has another on each side.
-        dtypes_from_here: no call before it has another dtype on each side.
-        other_calls: when the call at fault is a module, the calls inside it are not the same ones on both sides.
-        reordered: the values look like the same ones in another order; statistics may not have shown it where it began.
-        shows_at: the first call in execution order at which it shows: `call`, or one inside it, whose entry stands before its own.
-        opens_backward: it is an input of the first backward call that both sides recorded.
-        inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
-    """
-
-    kind: Kind
-    call: MeasuredCall
-    rows: tuple[Measured, ...]
-    module: str | None
-    last_inner: str | None
-    golden_module: str | None
-    within_rounding: bool
-    parameters: Agreement
-    dtypes: tuple[str, str] | None = None
-    dtypes_from_here: bool = False
-    other_calls: bool = False
-    reordered: bool = False
-    shows_at: str = ""
-    opens_backward: bool = False
-    inputs_partly_unknown: bool = False
-
-    @property
-    def of_values(self) -> bool:
-        """Whether values of one call are measured against each other, in one dtype: only then their size says anything."""
-        return self.kind not in ("sequence", "requires_grad") and self.dtypes is None
-
-    @property
-    def of_weights(self) -> bool:
-        """Whether all that differs are weights given to a function."""
-        base = self.call.parts.base
-        keys = [row.pair.target.key for row in self.rows if row.pair.target is not None]
-        return bool(keys) and all((argument_name(base, key) or key.rpartition(".")[2]) in ("weight", "bias") for key in keys)
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What the search found.
-
-    Attributes:
-        exact: whether values had to be equal in every recorded bit to agree; otherwise, up to rounding. Not exact when no floating-point
-            tensor of the two dumps is bit-identical, when two tools made them, or when the two runs compute in different precision.
-        first: the first difference, None when nothing differs.
-        value: when `first` is one of requires_grad, the first difference of a value.
-        beyond_rounding: when the first difference of a value is within rounding, the first one that is not.
-        unmatched: the first call that only one side has, None when there is none.
-        unmatched_is_earlier: it stands before `first`.
-        unmatched_is_harmless: it explains nothing. Values behind it agree up to rounding, until one differs for which it is no reason: the
-            output of a call whose inputs agree, a parameter, an argument. Or it stands in a module that both sides have and that gives the
-            same up to rounding (another implementation of attention), or it was run again by the backward pass.
-        unmatched_in: what is around it: the outermost module that this side alone has, else the module around it, else "".
-        unmatched_whole: `unmatched_in` is on this side only.
-    """
-
-    exact: bool
-    first: FirstDifference | None
-    value: FirstDifference | None
-    beyond_rounding: FirstDifference | None
-    unmatched: MeasuredCall | None
-    unmatched_is_earlier: bool
-    unmatched_is_harmless: bool = False
-    unmatched_in: str = ""
-    unmatched_whole: bool = False
-
-    @property
-    def leading(self) -> FirstDifference | None:
-        """The difference that is told in one sentence: one within rounding only where there is no other, or where it cannot be rounding
-        since parameters and data are read and not computed, and other values are identical in every bit."""
-        if self.exact and self.first is not None and self.first.kind in ("parameter", "first input"):
-            return self.first
-        if self.first is not None and self.first.of_values and self.first.within_rounding and self.beyond_rounding is not None:
-            return self.beyond_rounding
-        return self.first
 
 
 def find(
@@ -123,6 +28,7 @@ def find(
     golden_parents: Mapping[str, str | None] | None = None,
     may_be_exact: bool = True,
     again: tuple[Collection[str], Collection[str]] = ((), ()),
+    accept_dtype: bool = False,
 ) -> Findings:
     """Searches the measured calls.
 
@@ -132,16 +38,17 @@ def find(
         golden_parents: that of the golden dump.
         may_be_exact: bits can be expected to agree at all; statistics of two tools do not, as each adds up in its own way.
         again: calls of each side that the backward pass ran once more.
+        accept_dtype: a change from one floating-point dtype to another is no difference by itself.
     """
     order = execution_order(calls)
     exact = may_be_exact and _anything_identical(order) and not other_precision(order)
-    search = _Search(order, parents, golden_parents or {})
+    search = _Search(order, parents, golden_parents or {}, accept_dtype)
     bound = Agreement.ROUNDING if exact else Agreement.DIFFERENT
     first = search.run(bound)
     value = search.run(bound, attributes=False) if first is not None and first.kind == "requires_grad" else None
     of_value = first if value is None else value
     beyond = None
-    if of_value is not None and of_value.of_values and of_value.within_rounding:
+    if of_value is not None and of_value.within_rounding and (of_value.of_values or of_value.only_dtype):
         beyond = search.run(Agreement.DIFFERENT, attributes=False)
     position = next((i for i, call in enumerate(order) if not call.matched and call.rows), None)
     unmatched = order[position] if position is not None else None
@@ -185,8 +92,15 @@ def _is_floating(dtype: str) -> bool:
 
 
 class _Search:
-    def __init__(self, order: Sequence[MeasuredCall], parents: Mapping[str, str | None], golden_parents: Mapping[str, str | None]) -> None:
+    def __init__(
+        self,
+        order: Sequence[MeasuredCall],
+        parents: Mapping[str, str | None],
+        golden_parents: Mapping[str, str | None],
+        accept_dtype: bool,
+    ) -> None:
         self.order = order
+        self.accept_dtype = accept_dtype
         self.parents = parents
         self.golden_parents = golden_parents
         self.by_name = {call.name: call for call in order}
@@ -291,6 +205,11 @@ class _Search:
                 last, others = other.name, others or not other.matched
         return (None, True) if others else (last, False)
 
+    def _unknown_inner(self, call: MeasuredCall) -> str:
+        """The first call directly inside a module with a value that was recorded and could not be compared."""
+        inside = (other for other in self.order if self.parents.get(other.name) == call.name and other.name != call.name)
+        return next((other.name for other in inside if any(row.measure is not None and row.measure.lost for row in other.rows)), "")
+
     def _make(
         self,
         kind: Kind,
@@ -308,6 +227,10 @@ class _Search:
         ours, theirs = rows[0].pair if rows else (None, None)
         dtypes = (ours.dtype, theirs.dtype) if ours is not None and theirs is not None and dtypes_differ(rows[0].pair) else None
         last_inner, other_calls = self._inner(call) if kind == "output" and call.parts.is_module else (None, False)
+        accepted = self.accept_dtype and dtypes is not None and is_acceptable(*dtypes)
+        code = call if kind == "output" else around
+        inside = (call.name if kind == "output" else container, code.pair.golden.name if code is not None and code.pair.golden else None)
+        made_by = find_cause(kind, call, rows, inside, self.order[: self.index[shown]], (self.parents, self.golden_parents))
         return FirstDifference(
             kind,
             call,
@@ -324,6 +247,9 @@ class _Search:
             shown,
             self._opens_backward(shown) if kind in ("input", "first input") else False,
             inputs_partly_unknown(around if kind == "own code" and around is not None else call),
+            self._unknown_inner(call) if last_inner is not None else "",
+            accepted,
+            *made_by,
         )
 
     def _opens_backward(self, name: str) -> bool:
@@ -378,3 +304,6 @@ def _differing(call: MeasuredCall, bound: Agreement, roles: tuple[str, ...]) -> 
         if ours.role == "input" and written is not None and is_overwritten(ours, written):
             continue
         yield row
+
+
+__all__ = ["Findings", "FirstDifference", "Kind", "find"]

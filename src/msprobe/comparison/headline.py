@@ -47,7 +47,7 @@ def _sentence(difference: FirstDifference) -> str:
         follows = ": the code that follows that call in the forward" if difference.call.parts.direction == "backward" else ""
         return (
             f"{module}, before it calls {call} (its inputs agree{_as_far(difference)}, {keys} of that call {differ}, "
-            f"and no call in between gave a difference){follows}"
+            f"and no call in between gave a difference){follows}{_cause(difference)}"
         )
     if difference.kind == "sequence":
         here, there = (name or "no module" for name in (module, difference.golden_module))
@@ -57,17 +57,30 @@ def _sentence(difference: FirstDifference) -> str:
         tail = f"no call before it gave a difference: {its}, or a setting of the module, changed"
         return f"{word} {keys} of {call}{inside} {differ}; {tail}"
     if difference.kind == "input":
-        why = "" if difference.dtypes is not None else ": the code before it changed"  # else the dtype is said to be the reason
-        return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{why}"
+        why = "" if difference.by_dtype else ": the code before it changed"  # else the dtype is said to be the reason
+        return f"{keys} of {call}{inside} {differ}; no recorded call before it gave a difference{_cause(difference) or why}"
     own = "; the calls inside it agree: its own code changed" if difference.last_inner is not None else ""
+    if difference.unknown_inner:
+        own = f"; the calls inside it agree as far as they could be compared, and {difference.unknown_inner} could not"
     if difference.other_calls:
-        own = "; the calls inside it are not the same ones on both sides"
+        own = _cause(difference) or "; the calls inside it are not the same ones on both sides"
     return f"{call}{inside} ({_inputs(difference)}, output differs{own})"
+
+
+def _cause(difference: FirstDifference) -> str:
+    """The call that one side alone has, and that makes what differs; "" without one."""
+    cause = difference.cause
+    if cause is None:
+        return ""
+    side = "target" if cause.pair.target is not None else "golden run"
+    more = f" (and {difference.cause_count - 1} more behind it)" if difference.cause_count > 1 else ""
+    where = f"calls in place of {difference.cause_instead.name}" if difference.cause_instead is not None else "alone calls"
+    return f"; the likely cause is {cause.name}{more}, which the {side} {where}"
 
 
 def _before_backward(difference: FirstDifference) -> str:
     """What runs before a backward call is what follows it in the forward."""
-    if difference.dtypes is not None:  # that is said to be the reason
+    if difference.by_dtype:  # that is said to be the reason
         return "no recorded call before it gave a difference"
     if not difference.opens_backward:
         return (

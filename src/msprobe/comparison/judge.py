@@ -10,7 +10,9 @@ from typing import Any, Literal, NamedTuple
 from msprobe.comparison import thresholds
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input, returns_memory
 from msprobe.comparison.gradient_slots import REASON as SHIFTED
+from msprobe.comparison.judging import casts
 from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.judging.accepted import is_accepted
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
@@ -63,6 +65,7 @@ GRADIENT = "error: The gradient differs although everything before it agrees."
 GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it do."
 CHECKSUM_FOLLOWS = "follows: Something before it differs."
 FILL = "warning: Masked positions hold another fill value on each side; of the others only the maximum was compared."
+ACCEPTED = "accepted: another floating-point dtype on each side."
 MEMORY = "not compared: the call returns uninitialised memory."
 
 
@@ -78,22 +81,24 @@ class _Context:
     thousandth: float
     cosine: float
     norm: float
+    accept_dtype: bool
 
 
-def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str]) -> list[tuple[Verdict, ...]]:
+def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str], accept_dtype: bool = False) -> list[tuple[Verdict, ...]]:
     """Judges all rows.
 
     Args:
         calls: the measured calls in the order of the report.
         mode: which rules hold.
         starts: names of the calls where the first difference starts; what differs there beyond rounding is an error.
+        accept_dtype: a change from one floating-point dtype to another is no error by itself.
 
     Returns:
         For each call the verdicts of its rows, in their order.
     """
     explained = _explained(calls)
     by_name = _ByName(calls)
-    return [_judge_call(call, mode, by_name, explained, starts) for call in calls]
+    return [_judge_call(call, mode, by_name, explained, starts, accept_dtype) for call in calls]
 
 
 class _ByName:
@@ -123,7 +128,9 @@ def _explained(calls: Sequence[MeasuredCall]) -> set[str]:
     return names
 
 
-def _judge_call(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str]) -> tuple[Verdict, ...]:
+def _judge_call(
+    call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str], accept_dtype: bool
+) -> tuple[Verdict, ...]:
     context: _Context | None = None
     verdicts: list[Verdict] = []
     values = mode != "md5"
@@ -144,12 +151,12 @@ def _judge_call(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set
                     verdicts.append(_PASS)
                     continue
         if context is None:
-            context = _context(call, mode, by_name, call.name in explained, call.name in starts)
+            context = _context(call, mode, by_name, call.name in explained, call.name in starts, accept_dtype)
         verdicts.append(_judge_row(ours, theirs, measure, context))
     return tuple(verdicts)
 
 
-def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, starts: bool) -> _Context:
+def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, starts: bool, accept_dtype: bool) -> _Context:
     came_in = max(call.inputs, call.parameters)
     forward = by_name.get(forward_of(call.name) or "")
     if forward is not None:
@@ -169,6 +176,7 @@ def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, 
         thousandth=min((m.thousandth for m in sources if m.thousandth is not None), default=1.0),
         cosine=min((m.cosine for m in sources if m.cosine is not None), default=1.0),
         norm=max((m.norm_relative for m in sources if m.norm_relative is not None), default=0.0),
+        accept_dtype=accept_dtype,
     )
 
 
@@ -192,9 +200,10 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
         _reference_output_rules(measure, context, errors, warnings)
     if ours.requires_grad != theirs.requires_grad and "N/A" not in (ours.requires_grad, theirs.requires_grad):
         errors.append(REQUIRES_GRAD)
-    if ours.role == "input" and _scalars_differ(ours, theirs):
+    accepted = context.accept_dtype and is_accepted(ours, theirs)
+    if ours.role == "input" and not accepted and _scalars_differ(ours, theirs):
         errors.append(SCALAR)
-    if ours.dtype != theirs.dtype:
+    if ours.dtype != theirs.dtype and not accepted:
         errors.append(DTYPE)
     if ours.shape != theirs.shape:
         errors.append(SHAPE)
@@ -215,14 +224,20 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
             notes = [] if ruled else [_size(measure)]
     if measure.filled:
         warnings.append(FILL)
+    cast = casts.said(ours, theirs) if measure.agreement is Agreement.DIFFERENT and _is_source(ours) else ""
     if DTYPE in errors:
+        if cast and (context.starts or not context.explained or ours.role == "parameters"):
+            errors.append(PARAMETER if ours.role == "parameters" else INPUT)
         notes = [_size(measure)]
     elif errors and measure.agreement is Agreement.DIFFERENT and SHAPE not in errors:
         notes.append(hint(ours, theirs, measure))
+    notes.append(cast)
     if measure.reason:  # what was measured contradicts what was recorded
         notes.append(measure.reason)
     if not (errors or warnings):
-        return Verdict("not compared", (f"not compared: {measure.reason}",)) if measure.reason else _PASS
+        if measure.reason:
+            return Verdict("not compared", (f"not compared: {measure.reason}",))
+        return Verdict("pass", (ACCEPTED, *filter(None, [_size(measure)]))) if accepted else _PASS
     return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))
 
 

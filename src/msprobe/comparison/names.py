@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from msprobe.format import names
 
+_MODULES = frozenset({names.FORWARD, names.BACKWARD, names.PARAMETERS_GRAD})
+
 
 class EntryName(NamedTuple):
     """Parts of an entry's name.
@@ -35,6 +37,30 @@ def parse(name: str) -> EntryName:
     if isinstance(parts, names.DebugName):
         return EntryName(parts.operation, parts.direction, False, "", f".pass{parts.extra_pass}" if parts.extra_pass else "")
     return EntryName(name, "", False, "", "")
+
+
+class Parser:
+    """`parse` of the many names of a dump. What it says does not depend on a call's number, so it is kept for the other calls of one API or
+    module, which saves time and memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, bool], EntryName] = {}
+
+    def __call__(self, name: str) -> EntryName:
+        rest, _, last = name.rpartition(".")
+        base, _, before = rest.rpartition(".")
+        is_module = before in _MODULES  # "Module.fc.Linear.forward.0", else as in "Torch.add.0.forward"
+        number, direction = (last, before) if is_module else (before, last)
+        if not base or not (number.isdigit() and number.isascii() and (number[0] != "0" or number == "0")):
+            return parse(name)
+        key = (base, direction, is_module)
+        found = self._known.get(key)
+        if found is None:
+            found = parse(name)
+            if found.suffix or not direction or found.direction != direction:
+                return found
+            self._known[key] = found
+        return found
 
 
 def forward_of(name: str) -> str | None:

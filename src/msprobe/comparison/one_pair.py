@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +18,13 @@ from msprobe.comparison.first_difference import Findings, find
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, count, judge
 from msprobe.comparison.judging import reference
+from msprobe.comparison.judging.accepted import accept
+from msprobe.comparison.judging.casts import hold_to_casts
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
-from msprobe.comparison.match import Around, align
+from msprobe.comparison.mapping.composed import ComposingMeasurer
+from msprobe.comparison.match import Around, CallPair, align
 from msprobe.comparison.measure import Agreement, Measure, Measurer
 from msprobe.comparison.measure_many import measure_calls
 from msprobe.comparison.options import DEFAULTS, Options
@@ -32,6 +36,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
 from msprobe.errors import UsageError
@@ -74,7 +79,12 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    notes: list[str] = [unlike] if unlike else []
+    notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import prepared
+
+        dumps, directories = (pair.target, pair.golden), (target.tensor_dir, golden.tensor_dir)
+        calls = prepared(calls, options.tensors.prepare, dumps, directories, notes)
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
@@ -86,23 +96,23 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {why}")
     measurer = _measurer(mode, target, golden)
     if paired.composed:
-        from msprobe.comparison.mapping.composed import ComposingMeasurer
-
         measurer = ComposingMeasurer(measurer, mode, (target.tensor_dir, golden.tensor_dir))
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
     unread = unread_of(pair.target), unread_of(pair.golden)
     measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
+    if options.accept_dtype:
+        measured = accept(measured, mode)
     if mode != "md5":
-        measured = weigh(measured, sampled=mode == "statistics")
+        measured = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents)
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
         )
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again)
-    verdicts = judge(measured, mode, _starts(findings))
+    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
+    verdicts = judge(measured, mode, _starts(findings), options.accept_dtype)
     quiet = findings.first is None and findings.unmatched is None
     return Compared(
         pair=pair,
@@ -118,21 +128,49 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         golden_parents=golden_parents,
         other_calls=two_tools or target.level != golden.level,
         notes=tuple(notes),
-        truths=_truths(measured, pair, target, golden) if pair.reference is not None else None,
+        truths=_truths(measured, pair, target, golden, options) if pair.reference is not None else None,
         tensor_dirs=(target.tensor_dir, golden.tensor_dir),
         saved_at=saved_lines(pair.target),
         not_recorded=not_recorded,
     )
 
 
-def _truths(calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden: _Side) -> list[tuple[reference.Truth, ...]]:
+def _truths(
+    calls: Sequence[MeasuredCall], pair: DumpPair, target: _Side, golden: _Side, options: Options
+) -> list[tuple[reference.Truth, ...]]:
     assert pair.reference is not None
     truth = _read(pair.reference)
     beside = _around(pair.reference)
+    if options.maps:
+        return _truths_by_mapping(calls, pair, (target, golden, truth), beside, options)
     errors = [
         reference.errors_of(_against(side, truth, (_around(path), beside))) for side, path in ((target, pair.target), (golden, pair.golden))
     ]
     return reference.truths(calls, errors[0], errors[1])
+
+
+def _truths_by_mapping(
+    calls: Sequence[MeasuredCall], pair: DumpPair, sides: tuple[_Side, _Side, _Side], beside: Around, options: Options
+) -> list[tuple[reference.Truth, ...]]:
+    """Where names are mapped: what a value of the target is compared with in the reference, the golden value is held against, too."""
+    target, golden, truth = sides
+    around = _around(pair.target), beside
+    if reference.is_built_like(truth.calls, golden.calls, target.calls):
+        plain = replace(pair, target_group=(), golden_group=())
+        pairs = pair_up(plain, options, (target.calls, truth.calls), around, (target.tensor_dir, truth.tensor_dir)).calls
+    else:
+        pairs = align(target.calls, truth.calls, around).pairs
+    errors = [
+        reference.errors_of(_measured(of, side, truth))
+        for of, side in ((gradient_slots.realigned(pairs)[0], target), (reference.golden_pairs(calls, pairs), golden))
+    ]
+    return reference.truths(calls, errors[0], errors[1], by_target=True)
+
+
+def _measured(pairs: Sequence[CallPair], side: _Side, truth: _Side) -> list[MeasuredCall]:
+    mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
+    measurer: Measurer = ComposingMeasurer(_measurer(mode, side, truth), mode, (side.tensor_dir, truth.tensor_dir))
+    return weigh(measure_calls(pairs, measurer, (), gradient_slots.not_measured(measurer.columns, "N/A")), sampled=mode == "statistics")
 
 
 def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:

@@ -18,6 +18,8 @@ class Options:
         fuzzy: calls that are left over are paired by their API and order alone, whatever module they are in (`-fm`).
         names: modules, classes and APIs of the target that are called otherwise on the golden side (`-cm`, `-am`, `-lm`, `--mapping`).
         tensors: values that are put together otherwise on the two sides (`--mapping`).
+        accept_dtype: a change from one floating-point dtype to another is no error by itself; values are judged by their size
+            (`--accept-dtype`).
         steps: numbers of the steps to compare, None for all (`--step`).
         ranks: numbers of the ranks to compare, None for all (`--rank`).
         reference: a third dump, of a run in higher precision, shaped like the target (`--reference`).
@@ -31,6 +33,7 @@ class Options:
     fuzzy: bool = False
     names: Names = NO_NAMES
     tensors: TensorRules = NO_RULES
+    accept_dtype: bool = False
     steps: frozenset[int] | None = None
     ranks: frozenset[int] | None = None
     reference: str | None = None
@@ -38,6 +41,11 @@ class Options:
     reports: frozenset[str] = frozenset()
     jobs: int | None = None
     cluster: str | None = None
+
+    @property
+    def maps(self) -> bool:
+        """Whether the user says that something is called or built otherwise on the two sides."""
+        return bool(self.data_mapping or self.names or self.tensors or self.fuzzy)
 
 
 DEFAULTS = Options()

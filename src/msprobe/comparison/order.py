@@ -14,9 +14,12 @@ _RECEIVED_KINDS = ("input", "gradient")
 
 def unmatched_first(report: PairReport) -> bool:
     """Whether a call without partner is the earliest difference. Two tools, or two levels, do not record the same calls; and what stands
-    in a module that gives the same on both sides explains no difference behind it."""
+    in a module that gives the same on both sides explains no difference behind it, nor does one call where another one is known to."""
     findings = report.findings
     if report.other_calls or findings.unmatched is None:
+        return False
+    cause = findings.leading.cause if findings.leading is not None else None
+    if cause is not None and cause.name not in (findings.unmatched.name, findings.unmatched_in):
         return False
     return findings.first is None or (findings.unmatched_is_earlier and not findings.unmatched_is_harmless)
 

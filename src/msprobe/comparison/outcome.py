@@ -27,17 +27,21 @@ class Location:
         nearer: the line of an installed package (transformers, ...) that stands nearer to the call.
         golden: the user's line in the golden run, when it reads otherwise than `user`.
         inner: the user's line of the last call inside a module whose own code changed; None when that is `user` too.
+        cause: the line of the call without partner that makes what differs, on the side that has it.
+        is_outside: `user` lies outside of the module around the call, which is all code of an installed package: `nearer` says more.
     """
 
     user: Frame | None = None
     nearer: Frame | None = None
     golden: Frame | None = None
     inner: Frame | None = None
+    cause: Frame | None = None
+    is_outside: bool = False
 
     @property
     def at(self) -> Frame | None:
         """The line to name first: one inside the code at fault, where there is one, and not the line that calls it."""
-        return self.inner or self.user
+        return self.cause or self.inner or (self.nearer if self.is_outside and self.nearer is not None else self.user)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from msprobe.comparison import gradient_slots
 from msprobe.comparison.alignment.notes import pairing_notes
 from msprobe.comparison.inputs import DumpPair
-from msprobe.comparison.mapping.names import renaming, without_effect
+from msprobe.comparison.mapping.names import nearest_to, renaming, without_effect, without_effect_there
+from msprobe.comparison.mapping.nearest import hint
 from msprobe.comparison.match import Around, CallPair, align, unknown_names
 from msprobe.comparison.options import Options
 from msprobe.comparison.reading import read_calls
@@ -58,18 +59,17 @@ def pair_up(
     if options.tensors.rules:
         from msprobe.comparison.mapping.applying import align_by_rules
 
-        matching = align_by_rules(calls, around, options.tensors, directories, by_sequence, notes)
+        matching, mapped = align_by_rules(calls, around, options.tensors, directories, by_sequence, notes)
     else:
-        matching = by_sequence(*calls)
-    missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
-    if missing:
-        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}")
-    unused = without_effect(options.names, calls[0]) if options.names else []
-    if unused:
-        more = f", and {len(unused) - 1} more" if len(unused) > 1 else ""
-        notes.append(f"the mapping file names what the target does not have, {unused[0]!r}{more}")
-    notes += pairing_notes(matching, rename)
+        matching, mapped = by_sequence(*calls), set()
+    notes += _of_names(options, calls)
+    told = matching if not mapped else matching._replace(pairs=[one for one in matching.pairs if one.name not in mapped])
+    notes += pairing_notes(told, rename)
     pairs, shifted = gradient_slots.realigned(matching.pairs)
+    if options.tensors.prepare is not None:
+        from msprobe.comparison.mapping.preparing import like_partners
+
+        pairs = like_partners(pairs)
     for side, group in enumerate((pair.target_group, pair.golden_group)):
         if len(group) > 1:
             from msprobe.comparison.mapping.shards import joined_ranks
@@ -77,7 +77,22 @@ def pair_up(
             pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
-    return Paired(pairs, shifted, bool(options.tensors.rules), notes, matching.partners.again)
+    return Paired(pairs, shifted, bool(options.tensors), notes, matching.partners.again)
+
+
+def _of_names(options: Options, calls: tuple[Sequence[Call], Sequence[Call]]) -> list[str]:
+    """What the user has named and no dump has, with what it may have meant."""
+    notes: list[str] = []
+    missing = unknown_names(*calls, options.data_mapping) if options.data_mapping else []
+    if missing:
+        rows = (row.name for side in calls for call in side for row in call.rows)
+        notes.append(f"the mapping file names {len(missing)} rows that do not exist, the first: {missing[0]}{hint(missing[0], rows)}")
+    for side, find, known in zip(("target", "golden run"), (without_effect, without_effect_there), calls, strict=True):
+        unused = find(options.names, known) if options.names else []
+        if unused:
+            more = f", and {len(unused) - 1} more" if len(unused) > 1 else ""
+            notes.append(f"the mapping file names what the {side} does not have, {unused[0]!r}{more}{nearest_to(unused[0], known)}")
+    return notes
 
 
 def _rank(path: Path) -> tuple[Path, Mapping[str, Call]]:

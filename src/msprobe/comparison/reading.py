@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 
 from msprobe.comparison.rows import Builder, Call
-from msprobe.format.parts import NotInParts, Part, parse, read_in_parts
+from msprobe.format.parts import NotInParts, Part, read_in_parts
 from msprobe.format.reader import Dump, read_dump
 
 _checksum = xxhash.xxh3_128_digest
@@ -57,7 +57,7 @@ def _calls(found: Iterable[Part], builder: Builder, same: Mapping[bytes, Call]) 
             continue
         sums = list(map(_checksum, texts))
         shared = [same.get(one) for one in sums]
-        fresh = builder.calls(parse([text for text, call in zip(texts, shared, strict=True) if call is None]))
+        fresh = builder.calls_of_texts([text for text, call in zip(texts, shared, strict=True) if call is None])
         rest = iter(fresh)
         calls += [call if call is not None else next(rest) for call in shared]
         if not same:

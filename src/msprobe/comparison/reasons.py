@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requires_grad_differs
-from msprobe.comparison.judge import Verdict
+from msprobe.comparison.judge import DTYPE, SCALAR, Verdict
 from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.judging.accepted import is_accepted
 from msprobe.comparison.measure import CONTRADICTION
+
+ONLY_DTYPE = "if that is meant, --accept-dtype (accept_dtype=True) makes it no error"
+"""Advice where a dtype that differs is all that makes the exit code 1."""
 
 
 class Reason(NamedTuple):
@@ -25,6 +29,7 @@ class Reason(NamedTuple):
 
 _WORDS = {
     "dtype": ("row has another dtype on each side", "rows have another dtype on each side"),
+    "number": ("row holds another kind of number on each side", "rows hold another kind of number on each side"),
     "requires_grad": ("row differs in requires_grad", "rows differ in requires_grad"),
     "file": ("tensor file could not be read", "tensor files could not be read"),
     "contradiction": ("record contradicts its tensor file", "records contradict their tensor files"),
@@ -61,11 +66,16 @@ def _classify(row: Measured, verdict: Verdict) -> tuple[str, str]:
         return "contradiction", f": {row.measure.reason.removeprefix(CONTRADICTION)}"
     if row.measure is not None and row.measure.lost:
         return "file" if ours.data_name and theirs.data_name else "lost", f": {row.measure.reason}"
-    if dtypes_differ(row.pair):
-        return "dtype", f": {ours.dtype} / {theirs.dtype}"
+    if is_accepted(ours, theirs):
+        shown = (ours.dtype, theirs.dtype) if ours.kind == "tensor" else (ours.value, theirs.value)
+        if {text for text in verdict.messages if text.startswith("error")} <= {DTYPE, SCALAR}:
+            return "dtype", f": {shown[0]} / {shown[1]}"
+    elif dtypes_differ(row.pair):
+        return "number", f": {ours.dtype} / {theirs.dtype}"
     if requires_grad_differs(row.pair):
         return "requires_grad", f": {ours.requires_grad} / {theirs.requires_grad}"
-    return "error", f": {verdict.messages[0].removeprefix('error: ')}" if verdict.messages else ""
+    said = next((text for text in verdict.messages if text != DTYPE), "")
+    return "error", f": {said.removeprefix('error: ')}" if said else ""
 
 
 def joined(groups: Iterable[Sequence[Reason]]) -> list[Reason]:
@@ -76,3 +86,8 @@ def joined(groups: Iterable[Sequence[Reason]]) -> list[Reason]:
             before = found.get(reason.many)
             found[reason.many] = reason if before is None else before._replace(rows=before.rows + reason.rows)
     return [found[many] for _, many in _WORDS.values() if many in found]
+
+
+def are_of_dtype_alone(found: Sequence[Reason]) -> bool:
+    """Whether another floating-point dtype is all that the rows have against them."""
+    return [reason.many for reason in found] == [_WORDS["dtype"][1]]

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
+from msprobe.comparison.judging.reference import with_reference
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
@@ -40,24 +41,32 @@ def local_path(path: str | Path) -> str | Path:
     return re.sub(r"\Afile:/+", "/", text) if text.startswith("file:/") else path
 
 
-def plan_of(target: str | Path, golden: str | Path, options: Any) -> tuple[Plan, dict[int, tuple[str, str]]]:
-    """The plan of two paths of which at least one is a URL, and for each of its pairs (by its place) the two directories to fetch.
+def plan_of(target: str | Path, golden: str | Path, options: Any) -> tuple[Plan, dict[int, tuple[str, ...]]]:
+    """The plan of paths of which at least one is a URL (of target, golden dump and reference), and for each of its pairs (by its place)
+    the two or three directories to fetch.
 
     Raises UsageError as make_plan does, and where fsspec is missing or cannot reach a path.
     """
     with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
-        stand_ins = [_stand_in(path, Path(temporary, side)) for path, side in ((target, "target"), (golden, "golden"))]
+        paths = {"target": target, "golden": golden}
+        if options.reference is not None:
+            paths["reference"] = options.reference
+        stand_ins = [_stand_in(path, Path(temporary, side)) for side, path in paths.items()]
         roots = [(local, shown) for local, shown in stand_ins if local != shown]
         try:
             plan = make_plan(Path(stand_ins[0][0]), Path(stand_ins[1][0]), options.steps, options.ranks)
+            if options.reference is not None:
+                plan = with_reference(plan, Path(stand_ins[0][0]), Path(stand_ins[2][0]))
         except UsageError as error:
             raise UsageError(_shown(str(error), roots)) from None
-    urls: dict[int, tuple[str, str]] = {}
+    urls: dict[int, tuple[str, ...]] = {}
     pairs: list[DumpPair] = []
     for place, pair in enumerate(plan.pairs):
-        texts = [_shown(str(path), roots) for path in (pair.target, pair.golden)]
-        urls[place] = cast("tuple[str, str]", tuple(text.rpartition("/")[0] for text in texts))
-        pairs.append(replace(pair, target=_path(texts[0]), golden=_path(texts[1])))
+        files = [pair.target, pair.golden, *([pair.reference] if pair.reference is not None else [])]
+        texts = [_shown(str(path), roots) for path in files]
+        urls[place] = tuple(text.rpartition("/")[0] for text in texts)
+        there = [*map(_path, texts), None]
+        pairs.append(replace(pair, target=_path(texts[0]), golden=_path(texts[1]), reference=there[2]))
     problems = tuple(_shown(text, roots) for text in plan.problems)
     return replace(plan, pairs=tuple(pairs), problems=problems), urls
 

@@ -6,13 +6,15 @@ counts when a dump holds 200,000 values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import orjson
+import ujson
 
-from msprobe.comparison.names import EntryName, parse
+from msprobe.comparison.names import EntryName, Parser
 from msprobe.errors import DumpFormatError
+from msprobe.format.parts import parse as parse_texts
 
 Role = Literal["input", "output", "parameters", "parameters_grad"]
 Kind = Literal["tensor", "scalar", "opaque", "null"]
@@ -32,6 +34,11 @@ try:
     from msprobe.comparison._rows import rows_of as _rows_of
 except ImportError:  # installed without a compiler
     _rows_of = None
+_calls_of: Callable[..., Any] | None
+try:
+    from msprobe.comparison._entries import calls_of as _calls_of
+except ImportError:
+    _calls_of = None
 # Keyword arguments that name a rank; a tensor operation never has them, a communication shows them as text.
 _PEERS = frozenset({"src", "dst", "group_src", "group_dst"})
 
@@ -101,7 +108,19 @@ class Builder:
         self._rows: list[Row] = []
         self._shapes: dict[bytes, tuple[str, int | None]] = {}
         self._texts: dict[str, str] = {}
+        self._parse = Parser()
         self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
+        functions = (self._parse, self._shape_text, _no_tensor_text, _numbers)
+        self._text_context: tuple[Any, ...] = (Row, Call, tuple(_ROLES.values()), {}, self._texts, {}, *functions)
+
+    def calls_of_texts(self, texts: Sequence[bytes]) -> list[Call]:
+        """The calls of entries given as text, `"name": {...}` each. Raises NotInParts as `parts.parse`, and DumpFormatError."""
+        if _calls_of is None:
+            return self.calls(parse_texts(texts))
+        calls = _calls_of(texts, self._like, self._text_context)
+        odd = [text for text, call in zip(texts, calls, strict=True) if call is None]
+        rest = iter(self.calls(parse_texts(odd)) if odd else ())
+        return [call if call is not None else next(rest) for call in calls]
 
     def calls(self, data: Mapping[str, Any]) -> list[Call]:
         """The calls of these entries, in their order. Raises DumpFormatError as `calls_of` does."""
@@ -111,7 +130,7 @@ class Builder:
         rows = self._rows = []
         twin = self._like.get(name)
         self._twins = twin.rows if twin is not None else ()
-        parts = twin.parts if twin is not None else parse(name)
+        parts = twin.parts if twin is not None else self._parse(name)
         try:
             if parts.direction == "parameters_grad" and isinstance(entry, dict):
                 for parameter, value in entry.items():
@@ -210,6 +229,12 @@ class Builder:
         key = texts.setdefault(key, key)
         return tuple.__new__(Row, (name, key, role, "tensor", dtype, shape, grad, statistics, numel, md5, data_name))
 
+    def _shape_text(self, text: bytes) -> tuple[str, int | None] | None:
+        try:
+            return self._shape(ujson.loads(text))
+        except ValueError:
+            return None
+
     def _shape(self, shape: Any) -> tuple[str, int | None]:
         """A shape as text, and its number of elements."""
         try:
@@ -248,6 +273,26 @@ def _number(value: Any) -> Any:
 def _no_tensor(entry: str, key: str, role: Role, item: Any) -> Row | None:
     """`_other` of a value whose key begins with its role."""
     return _other(f"{entry}.{key}", key, role, item, key[len(role) + 1 :])
+
+
+def _no_tensor_text(key: str, role: Role, text: bytes) -> Row | None:
+    """`_no_tensor` of what stands in a file; its name lacks that of the entry. NotImplemented: it has to be looked at with the entry."""
+    try:
+        item = ujson.loads(text)
+    except (ValueError, OverflowError, RecursionError, MemoryError):
+        return NotImplemented  # type: ignore[no-any-return]
+    is_tensor = isinstance(item, dict) and "dtype" in item and "shape" in item
+    if is_tensor or isinstance(item, list) or (isinstance(item, dict) and not isinstance(item.get("type"), str)):
+        return NotImplemented  # type: ignore[no-any-return]
+    return _no_tensor("", key, role, item)
+
+
+def _numbers(text: bytes) -> list[float] | None:
+    try:
+        found: list[float] = orjson.loads(text)
+    except ValueError:
+        return None
+    return found
 
 
 def _other(name: str, key: str, role: Role, item: Any, path: str) -> Row | None:

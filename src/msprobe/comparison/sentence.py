@@ -59,6 +59,8 @@ def _side(first: FirstDifference, location: Location) -> str:
     """On which side of the line that is named the code at fault lies; "" where it is that line. A backward pass runs a forward's lines
     from the last to the first."""
     backward = first.call.parts.direction == "backward"
+    if location.cause is not None:
+        return ""
     if location.inner is not None:
         return "before " if backward else "behind "
     return "behind " if backward and first.kind in ("own code", "first input", "input") else ""
@@ -94,7 +96,8 @@ def _text(difference: FirstDifference) -> str:
         if backward:
             around = place(parse(difference.module or ""))
             return f"incoming gradients equal{_as_far(difference)}, the code of `{around}` that follows `{inner}` in the forward differs"
-        return f"inputs equal{_as_far(difference)}, the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
+        code = f"the code of `{place(parse(difference.module or ''))}` before it calls `{inner}` differs"
+        return f"inputs equal{_as_far(difference)}, {code}{_cause(difference)}"
     if kind == "parameter":
         return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
     if kind == "gradient":
@@ -113,9 +116,20 @@ def _text(difference: FirstDifference) -> str:
     if kind == "argument":
         return f"{'arguments' if len(difference.rows) > 1 else 'argument'} {keys} of {what} {_verb(difference)}"
     if kind == "input":
-        return f"{keys} of {what} {_verb(difference)}, nothing recorded before it does"
-    own = " in its own code" if difference.last_inner is not None else ""
+        return f"{keys} of {what} {_verb(difference)}, nothing recorded before it does{_cause(difference)}"
+    if difference.only_dtype and difference.dtypes is not None:
+        return f"{_inputs(difference)}, {what} computes in {difference.dtypes[0]}, in the golden run in {difference.dtypes[1]}"
+    own = " in its own code" if difference.last_inner is not None and not difference.unknown_inner else _cause(difference)
     return f"{_inputs(difference)}, {what} differs{own}"
+
+
+def _cause(difference: FirstDifference) -> str:
+    """The call that one side alone has, and that makes what differs; "" without one."""
+    cause = difference.cause
+    if cause is None:
+        return ""
+    more = f" and {difference.cause_count - 1} more" if difference.cause_count > 1 else ""
+    return f" by what the {'target' if cause.pair.target is not None else 'golden run'} alone calls, `{place(cause.parts)}`{more}"
 
 
 def _what(call: MeasuredCall, module: str | None) -> str:

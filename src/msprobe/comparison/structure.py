@@ -24,6 +24,7 @@ from msprobe.comparison.names import parse
 from msprobe.comparison.options import Options
 from msprobe.comparison.rows import Call, Row
 from msprobe.comparison.stacks import Frame, frames_of, locate
+from msprobe.comparison.times import advice
 from msprobe.errors import UsageError
 
 ORDER = "error: The call is made in another order."
@@ -62,7 +63,7 @@ def examine_structure(pair: DumpPair, options: Options, tasks: tuple[str, str], 
     if not matched:
         raise UsageError(f"no call of {pair.target} has a partner in {pair.golden}")
     calls = [summarise(call, [_SAME if ours is not None and theirs is not None else None for ours, theirs in call.rows]) for call in pairs]
-    notes += pairing_notes(matching, rename)
+    notes += [*advice(*sides), *pairing_notes(matching, rename)]
     findings = replace(find(calls, *parents), exact=True, first=None, value=None, beyond_rounding=None)
     return Compared(
         pair=pair,

@@ -26,14 +26,14 @@ class Unit:
         output: directory for the results of this pair.
         stamp: what the names of files end in.
         options: how to compare.
-        urls: the directories of target and golden dump as fsspec knows them, None for local files.
+        urls: the directories of target, golden dump and, where there is one, reference, as fsspec knows them; None for local files.
     """
 
     pair: DumpPair
     output: Path
     stamp: str
     options: Options
-    urls: tuple[str, str] | None = None
+    urls: tuple[str, ...] | None = None
 
 
 def do(unit: Unit) -> PairReport:
@@ -52,22 +52,23 @@ def attempt(unit: Unit) -> PairReport | Failure:
         return Failure(unit.pair, str(error), "kinds" if isinstance(error, KindsDiffer) else "")
 
 
-def _do_fetched(unit: Unit, urls: tuple[str, str]) -> PairReport:
+def _do_fetched(unit: Unit, urls: tuple[str, ...]) -> PairReport:
     from msprobe.comparison import remote
 
     with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
-        folders = [Path(temporary, side) for side in ("target", "golden")]
+        folders = [Path(temporary, side) for side in ("target", "golden", "reference")[: len(urls)]]
+        paths = [path for path in (unit.pair.target, unit.pair.golden, unit.pair.reference) if path is not None]
         files: list[Path] = []
-        for url, folder, path in zip(urls, folders, (unit.pair.target, unit.pair.golden), strict=True):
+        for url, folder, path in zip(urls, folders, paths, strict=True):
             remote.fetch(url, folder)
             files.append(folder / path.name)
-        pair = replace(unit.pair, target=files[0], golden=files[1])
+        pair = replace(unit.pair, target=files[0], golden=files[1], reference=files[2] if len(files) > 2 else None)
         names = [(str(folder), url) for folder, url in zip(folders, urls, strict=True)]
         try:
             report = compare_pair(pair, unit.output, unit.stamp, unit.options)
         except (DumpFormatError, UsageError) as error:
             raise type(error)(_renamed(str(error), names)) from None
-    notes = tuple(_renamed(note, names) for note in report.notes)
+    notes = tuple(type(note)(_renamed(note, names)) for note in report.notes)  # an Advice stays one
     lost = _renamed(report.lost_example, names)
     return replace(report, pair=unit.pair, notes=notes, lost_example=lost, nothing_measured=_renamed(report.nothing_measured, names))
 

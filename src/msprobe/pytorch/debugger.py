@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msprobe.config import Config
 from msprobe.errors import UsageError
-from msprobe.format import isolation
+from msprobe.format import isolation, trial
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
 from msprobe.pytorch.live_config import LiveConfig
+from msprobe.pytorch.recording_context import Recording
 from msprobe.pytorch.session import Model, Session, contained
 from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
 from msprobe.pytorch.torch_internals import while_tracing
@@ -45,7 +47,7 @@ def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
     """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
     orders = os.environ.get(isolation.VARIABLE)
     if not orders:
-        return Session(LiveConfig(config_path, arguments))
+        return Session(LiveConfig(config_path, trial.limited(arguments)))
     from msprobe.pytorch.load.isolating import IsolatedSession
 
     return IsolatedSession(orders)
@@ -126,6 +128,19 @@ class PrecisionDebugger:
             raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
         return session
 
+    @property
+    def config(self) -> Config:
+        """The configuration that holds now: `debugger.config.level`, `.dump_path`, `.task`."""
+        return self._current().config
+
+    @classmethod
+    def _note(cls, key: str, value: Any) -> None:
+        """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
+        session = cls._current()
+        with session.lock:
+            if session.step is not None:
+                session.step.writer.meta[key] = value
+
     @classmethod
     def start(cls, model: Model | None = None, token_range: Any = None, rank_id: int | None = None) -> None:
         """Begin recording; nothing happens if it is on already or if this step or rank is not selected.
@@ -163,6 +178,19 @@ class PrecisionDebugger:
         session = cls._current()
         with session.lock:
             contained(session.end_step, session)
+
+    @classmethod
+    def record(cls, model: Any = None, token_range: Any = None, rank_id: int | None = None) -> Recording:
+        """One step: `with debugger.record(model):` is start(), and at the end stop() and step(), also where an exception passes through.
+
+        `@debugger.record(model)` above a function makes a step of each call of it; there the model may also be the name of an argument or
+        of an attribute (`"model"`, `"self.model"`), or a function that is given the call's arguments. A record() inside of another one
+        belongs to the outer step.
+
+        Raises:
+            UsageError: as start(); when it is entered.
+        """
+        return Recording(cls, model, token_range, rank_id)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:

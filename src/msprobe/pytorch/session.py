@@ -31,6 +31,7 @@ from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
 from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
 from msprobe.pytorch.selecting import make_selection
@@ -82,6 +83,7 @@ class Session:
         self.override: Override | None = None
         """Replaces inputs of modules, where the configuration has `load`."""
         self.saving = Saving(self)
+        self.recordings = OpenRecordings(self)
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
@@ -115,9 +117,9 @@ class Session:
             self.enabled = enabled
             different = changes(self.config, changed)
             if different:
-                since = self.number + 1 if self._in_step else self.number
+                since = self.number + 1 if self.in_step else self.number
                 logger.info(f"{changed.source} has changed: {', '.join(different)}; this holds from step {since} on")
-        if self._next is not None and not self._in_step:
+        if self._next is not None and not self.in_step:
             new, self._next = self._next, None
             try:
                 self.use(new)
@@ -126,7 +128,12 @@ class Session:
                 logger.warning(f"{new.source} has changed, and cannot be used; recording goes on as before:\n{error}")
 
     @property
-    def _in_step(self) -> bool:
+    def on(self) -> bool:
+        """Whether start() was called, and stop() not yet."""
+        return self.window is not None or self.tokens is not None or (self.override is not None and self.override.on)
+
+    @property
+    def in_step(self) -> bool:
         """Whether the running step has begun to record or to load."""
         return self.step is not None or self.saving.step is not None or (self.override is not None and self.override.in_step)
 
@@ -145,8 +152,7 @@ class Session:
         if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
             raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
         tokens = checked_range(model, token_range) if token_range is not None else None
-        on = self.window is not None or self.tokens is not None or (self.override is not None and self.override.on)
-        if on or os.getpid() != self.pid:
+        if self.on or os.getpid() != self.pid:
             return
         began = perf_counter()
         if self.live.watched:

@@ -17,6 +17,7 @@ import torch
 import torch.utils.checkpoint
 from torch.autograd import forward_ad
 from torch.autograd import graph as _graph
+from torch.nn.modules import module as _torch_module
 from torch.utils._python_dispatch import _disable_current_modes
 
 # --- function modes -------------------------------------------------------------------------------------------------------------------
@@ -30,6 +31,17 @@ VF: Any = torch._VF
 OpOverload: type = torch._ops.OpOverload
 OpOverloadPacket: type = torch._ops.OpOverloadPacket
 TensorBase: type = torch._C.TensorBase
+
+
+def schema_of(overload: Any) -> Any:
+    """The schema of an OpOverload: `.arguments`, each with `.name` and `.alias_info`, and `.returns`."""
+    return overload._schema
+
+
+def operator_name(packet: Any) -> tuple[str, str]:
+    """Namespace and name of an OpOverloadPacket."""
+    namespace, _, name = packet._qualified_op_name.partition("::")
+    return namespace, name
 
 
 def insert_mode_at_bottom(mode: Any) -> None:
@@ -238,6 +250,13 @@ def take_module_hooks(module: torch.nn.Module, key: str) -> None:
         module._forward_hooks_always_called,
     ):
         hooks.pop(key, None)
+
+
+def only_hooks_of(module: torch.nn.Module, key: str) -> bool:
+    """Whether calling this module runs no hooks but those that `put_module_hooks` has put under `key`."""
+    if _torch_module._has_any_global_hook() or module._backward_hooks or module._backward_pre_hooks:
+        return False
+    return not (module._forward_hooks.keys() | module._forward_pre_hooks.keys()) - {key}
 
 
 def put_pre_hook(module: torch.nn.Module, key: str, hook: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,16 @@ from msprobe.comparison.outcome import PairReport
 from msprobe.pytorch import PrecisionDebugger
 
 
-def record(directory: Path, model: torch.nn.Module, step: Callable[[], Any], *, task: str = "statistics", level: str = "mix") -> Path:
-    """Runs `step` once under the debugger; returns the directory with the dump."""
+def record(
+    directory: Path, model: torch.nn.Module, step: Callable[[], Any], *, task: str = "statistics", level: str = "mix", **settings: Any
+) -> Path:
+    """Runs `step` once under the debugger; returns the directory with the dump. `settings`: other keys of config.json."""
     _forget()
-    debugger = PrecisionDebugger(task=task, dump_path=str(directory), level=level)
+    config = {"task": task, "dump_path": str(directory), "level": level, **settings}
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    path = directory.parent / f"{directory.name}_config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    debugger = PrecisionDebugger(config_path=str(path))
     debugger.start(model)
     step()
     debugger.stop()

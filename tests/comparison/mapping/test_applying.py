@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe
 from msprobe.comparison.mapping.rules import How, Select, TensorRule, TensorRules
 from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import PairReport
+from msprobe.errors import UsageError
 
 from ..dumps import backward, module, read_csv, save_array, write_dump
 
@@ -75,7 +78,57 @@ def test_outputs_that_add_up(tmp_path: Path) -> None:
         tmp_path, rule, dump(tmp_path / "t3", [parts[0] + parts[1]], task="statistics"), dump(tmp_path / "g3", parts, task="statistics")
     )
     word, message = results(by_statistics)["forward.0.output.0"]
-    assert word == "not compared" and "statistics of a sum do not follow" in message
+    assert word == "not compared" and "statistics of a sum do not follow" in message and "record both runs with task tensor" in message
+    assert by_statistics.lost == 1
+
+
+def test_statistics_that_contradict_a_sum_are_an_error(tmp_path: Path) -> None:
+    """Its Mean follows, and its Max, Min and Norm have bounds: what lies outside is a difference, and the block says which."""
+    parts = [X, RNG.standard_normal(X.shape).astype(np.float32)]
+    rule = TensorRule("m.output.0", ("m.output.0", "m.output.1"), How(sum=True))
+    target, golden = dump(tmp_path / "t", [parts[0]], task="statistics"), dump(tmp_path / "g", parts, task="statistics")
+    for path in (target, golden):
+        shutil.rmtree(path.parent / "dump_tensor_data")  # a run of task statistics has none
+    outcome = compare(target, golden, tmp_path / "o", Options(tensors=TensorRules((rule,))))
+    (found,) = outcome.reports
+    word, message = results(found)["forward.0.output.0"]
+    assert word == "error" and "its Mean must be" in message
+    shown = "\n".join(line.text for line in describe(outcome))
+    assert "its Mean must be" in shown and "unknown" in shown and "None" not in shown
+
+
+def test_the_values_of_a_sum_are_shown_from_the_files(tmp_path: Path) -> None:
+    parts = [X, X]
+    rule = TensorRule("m.output.0", ("m.output.0", "m.output.1"), How(sum=True))
+    outcome = compare(dump(tmp_path / "t", [X]), dump(tmp_path / "g", parts), tmp_path / "o", Options(tensors=TensorRules((rule,))))
+    shown = [line.text.split() for line in describe(outcome)]
+    (golden,) = [words for words in shown if words[:1] == ["golden"]]
+    assert float(golden[1]) == pytest.approx(2 * float(X.max())) and float(golden[4]) == pytest.approx(2 * float(np.linalg.norm(X)))
+
+
+def test_what_could_not_be_compared_inside_a_module_is_not_called_equal(tmp_path: Path) -> None:
+    """The output of a module differs, that of a call inside is a sum of which statistics leave all open: either may be at fault."""
+    inner = "Module.m.fc.Linear.forward.0"
+
+    def nested(directory: Path, last: float, outputs: list[Any]) -> Path:
+        save = [save_array(directory, f"{inner}.output.{i}.pt", array) for i, array in enumerate(outputs)]
+        given = save_array(directory, "x.pt", X)
+        data = {inner: module([given], save), NAME: module([given], [save_array(directory, "y.pt", X * last)])}
+        return write_dump(directory, data, construct={inner: NAME, NAME: None}, stack={})
+
+    rule = TensorRule("m.fc.output.0", ("m.fc.output.0", "m.fc.output.1"), How(sum=True))
+    target, golden = nested(tmp_path / "t", 2.0, [X + W[0]]), nested(tmp_path / "g", 1.0, [X, X * 0 + W[0]])
+    outcome = compare(target, golden, tmp_path / "o", Options(tensors=TensorRules((rule,))))
+    shown = "\n".join(line.text for line in describe(outcome))
+    assert f"the calls inside it agree as far as they could be compared, and {inner} could not" in shown
+    assert "its own code" not in shown
+
+
+def test_a_reference_and_shards_exclude_each_other(tmp_path: Path) -> None:
+    rule = TensorRule("m.output.0", ("m.output.0",), How(shard=0, over="tp"))
+    path = dump(tmp_path / "t", [X])
+    with pytest.raises(UsageError, match="--reference does not go with `shard`"):
+        compare(path, path, tmp_path / "o", Options(tensors=TensorRules((rule,)), reference=str(path)))
 
 
 def test_a_rule_for_a_weight_holds_for_its_gradient(tmp_path: Path) -> None:
@@ -115,10 +168,20 @@ def test_padding_of_one_length_under_one_mask(tmp_path: Path) -> None:
     assert results(found)["forward.0.output.0"][0] == "error"
 
 
-def test_a_rule_that_fits_nothing_is_told(tmp_path: Path) -> None:
-    rule = TensorRule("nowhere.output.0", ("m.output.0",), How())
-    found = report(tmp_path, rule, dump(tmp_path / "t", [X]), dump(tmp_path / "g", [X]))
-    assert "the mapping file's rule for nowhere.output.0 fits no module that both dumps have" in found.notes
+@pytest.mark.parametrize(
+    "target, golden, said",
+    [
+        ("nowhere.output.0", "m.output.0", ": the target has no module nowhere"),
+        ("mm.output.0", "m.output.0", ": the target has no module mm; nearest: m"),
+        ("m.outputs.0", "m.output.0", ": m of the target has no outputs.0; nearest: output.0, input.0"),
+        ("m.weigth", "m.weight", ": m of the target has no weigth; nearest: weight"),
+        ("m.output.0", "mm.output.0", ": the golden run has no module mm; nearest: m"),
+        ("m.output.7", "m.output.0", ": m of the target has no output.7; nearest: output.0"),
+    ],
+)
+def test_a_rule_that_fits_nothing_is_told_with_the_nearest_names(tmp_path: Path, target: str, golden: str, said: str) -> None:
+    found = report(tmp_path, TensorRule(target, (golden,), How()), dump(tmp_path / "t", [X]), dump(tmp_path / "g", [X]))
+    assert f"the mapping file's rule for {target} fits no module that both dumps have{said}" in found.notes
 
 
 def test_checksums_say_nothing_of_parts(tmp_path: Path) -> None:

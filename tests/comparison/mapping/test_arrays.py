@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from msprobe.comparison.mapping.arrays import CannotCompose, composed, shape_of
 from msprobe.comparison.mapping.rules import How, Select
-from msprobe.comparison.mapping.statistics import combined
+from msprobe.comparison.mapping.statistics import contradiction, derived
 from msprobe.comparison.rows import Row
 from msprobe.format.tensor_file import TensorData
 from msprobe.numerics import to_float64
@@ -94,7 +94,7 @@ def row(array: np.ndarray) -> Row:  # type: ignore[type-arg]
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=6), min_size=1, max_size=4))
 def test_statistics_of_the_whole(parts: list[list[float]]) -> None:
     whole = row(np.array([value for part in parts for value in part]))
-    found, reason = combined([row(np.array(part)) for part in parts], How(concat=0))
+    found, reason, _ = derived([row(np.array(part)) for part in parts], How(concat=0))
     assert reason == ""
     if whole.value:
         assert found[:2] == whole.statistics[:2]
@@ -105,12 +105,66 @@ def test_statistics_of_the_whole(parts: list[list[float]]) -> None:
 
 def test_statistics_that_do_not_follow_say_why() -> None:
     for how, word in ((How(sum=True), "sum"), (How(select=Select(0, index=0)), "part"), (How(mask="m"), "mask")):
-        found, reason = combined([row(A), row(A)], how)
-        assert found == (None,) * 4 and word in reason
-    assert combined([row(A)], How(transpose=(0, 1))) == (row(A).statistics, "")
+        found, reason, _ = derived([row(A), row(A)], how)
+        assert found[:2] == (None, None) and found[3] is None and word in reason and "record both runs with task tensor" in reason
+        assert how.sum or found[2] is None
+    assert derived([row(A)], How(transpose=(0, 1)))[:2] == (row(A).statistics, "")
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_the_statistics_of_a_sum_lie_within_their_bounds(size: int, terms: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    parts = [random.standard_normal(size) * 10.0 ** random.integers(-3, 4) for _ in range(terms)]
+    found, _, bounds = derived([row(part) for part in parts], How(sum=True))
+    whole = row(np.sum(parts, axis=0))
+    assert math.isclose(found[2], whole.statistics[2], rel_tol=1e-9, abs_tol=1e-9 * sum(np.abs(part).max() for part in parts))
+    assert contradiction(whole, bounds, 1e-9) == (0.0, "")
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_the_statistics_of_a_part_lie_within_those_of_the_whole(size: int, seed: int) -> None:
+    whole = np.random.default_rng(seed).standard_normal((size, 4))
+    bounds = derived([row(whole)], How(select=Select(1, start=1, stop=3))).bounds
+    assert contradiction(row(whole[:, 1:3]), bounds, 1e-9) == (0.0, "")
+    size_of_it, said = contradiction(row(whole * 9), bounds, 1e-9)
+    assert size_of_it > 1 and said
+
+
+@pytest.mark.parametrize(
+    "statistics, word",
+    [
+        ((9.0, -1.0, 0.0, 3.0), "Max must be between"),
+        ((1.0, -9.0, 0.0, 3.0), "Min must be between"),
+        ((1.0, -1.0, 0.5, 3.0), "Mean must be 0.0 and is 0.5"),
+        ((1.0, -1.0, 0.0, 99.0), "Norm must be between"),
+        ((math.nan, -1.0, 0.0, 3.0), "Max must be between"),
+        ((math.inf, -1.0, 0.0, 3.0), "Max must be between"),
+        ((10**400, -1, 0.0, 3.0), "Max must be between"),
+    ],
+)
+def test_what_cannot_be_a_sum_of_the_terms_is_a_contradiction(statistics: tuple[float, ...], word: str) -> None:
+    terms = [row(np.array([1.0, -1.0, 0.0, 0.0])), row(np.array([0.0, 0.0, 1.0, -1.0]))]
+    bounds = derived(terms, How(sum=True)).bounds
+    size, said = contradiction(terms[0]._replace(statistics=statistics), bounds, 1e-6)
+    assert size > 0 and word in said
+
+
+def test_terms_without_numbers_have_no_bounds() -> None:
+    for odd in ((math.nan,) * 4, (None,) * 4, (True, False, None, None)):
+        found, reason, bounds = derived([row(A), row(A)._replace(statistics=odd)], How(sum=True))
+        assert found == (None,) * 4 and reason and bounds == ()
+
+
+def test_bool_parts_have_extremes_and_no_mean() -> None:
+    part = row(A)._replace(statistics=(True, False, None, None))
+    assert derived([part, part], How(concat=0))[:2] == ((True, False, None, None), "")
 
 
 def test_nan_of_a_part_is_nan_of_the_whole() -> None:
     odd = row(A)._replace(statistics=(math.nan,) * 4)
-    found, _ = combined([row(A), odd], How(concat=0))
+    found, _, _ = derived([row(A), odd], How(concat=0))
     assert all(value != value for value in found)
+
+
+def test_a_single_number_stays_one() -> None:
+    assert composed([data(np.float32(3.0))], How(), 0, None).shape == ()

@@ -44,7 +44,27 @@ def test_the_whole_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("module: {a: b}", "module: there is no such field"),
+        (
+            "module: {a: b}",
+            "module: there is no such field; did you mean `modules`\\? allowed are modules, classes, calls, tensors, groups",
+        ),
+        ("zzz: {a: b}", "zzz: there is no such field; allowed are modules, classes"),
+        ("tensors: [{target: a.b, golden: a.b, haw: sum}]", "tensors.0.haw: there is no such field; did you mean `how`"),
+        (
+            "tensors: [{target: a.b, golden: [a.b, a.c], how: {conct: 0}}]",
+            "how.conct: .* did you mean `concat`\\? allowed are shard, concat, sum",
+        ),
+        (
+            "tensors: [{target: a.b, golden: a.b, how: {select: {dims: 0, index: 1}}}]",
+            "did you mean `dim`\\? allowed are dim, index, start, stop",
+        ),
+        ("tensors: [{target: a.b, golden: a.b, how: {shard: {dim: 0, ovr: tp}}}]", "did you mean `over`"),
+        (
+            "tensors: [{target: a.b, golden: [a.b, a.c], how: sums}]",
+            "no way 'sums' .*did you mean `sum`\\? allowed are sum, transpose, concat",
+        ),
+        ("tensors: [{target: a.b, golden: [a.b, a.c], how: concat}]", "`concat` needs a value, as in `how: {concat: -1}`"),
+        ("tensors: [{target: a.b, golden: [a.b, a.c], how: 3}]", "3 says nothing of how tensors are put together: sum or transpose, or"),
         ("modules: [a]", "modules: Input should be a valid dictionary"),
         ("modules: {a: 3}", "modules.a: Input should be a valid string"),
         ("modules: {a: b.*}", r"modules: 'b.\*' has more `\*` than 'a'"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from msprobe.comparison.mapping.names import Names, fill, match, renaming, without_effect
+from msprobe.comparison.mapping.names import Names, fill, match, nearest_to, renaming, without_effect, without_effect_there
 from msprobe.comparison.names import parse
 from msprobe.comparison.rows import Call, calls_of
 
@@ -81,3 +81,18 @@ def test_what_the_target_does_not_have_is_told() -> None:
         layers={"TopLayer": {"h": "layers"}, "Blok": {"a": "b"}},
     )
     assert without_effect(names, calls_of(data, "")) == ["modules: hh", "classes: Blck", "calls: Torch.mull", "Blok"]
+
+
+def test_what_the_golden_run_does_not_have() -> None:
+    """A rule whose right side is misspelt would else rename everything to nothing."""
+    golden = calls("Module.model.layers.0.Block.forward.0", "Torch.add.0.forward")
+    names = Names(
+        modules={"a": "model.layers", "b": "model.layer"},
+        classes={"X": "Block", "Y": "Blok"},
+        calls={"Tensor.__add__": "Tensor.add", "f": "Torch.ad"},
+    )
+    assert without_effect_there(names, golden) == ["modules: model.layer", "classes: Blok", "calls: Torch.ad"]
+    assert nearest_to("modules: model.layer", golden) == "; nearest: model.layers, model.layers.*, model"
+    assert nearest_to("classes: Blok", golden) == "; nearest: Block"
+    assert nearest_to("calls: Torch.ad", golden) == "; nearest: Torch.add"
+    assert nearest_to("calls: something else", golden) == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from msprobe.comparison.compare import compare
 from msprobe.comparison.inputs import make_plan
 from msprobe.comparison.mapping.groups import grouped
@@ -34,7 +35,9 @@ def run(directory: Path, world: int, task: str, fault: bool = False) -> Path:
     directory.mkdir(parents=True)
     tail = [str(world), str(directory / "store"), str(directory / "dump"), task, "fault" if fault else ""]
     ranks = [
-        subprocess.Popen([sys.executable, str(SCRIPT), str(rank), *tail], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.Popen(
+            [*warm_python.command(), str(SCRIPT), str(rank), *tail], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         for rank in range(world)
     ]
     for process in ranks:

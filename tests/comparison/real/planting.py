@@ -71,12 +71,12 @@ def train(model: nn.Module, ids: torch.Tensor) -> None:
     model(input_ids=ids, labels=ids).loss.backward()
 
 
-def record(directory: Path, model: nn.Module, step: Step = train, *, level: str = "mix", task: str = "statistics") -> Path:
+def record(directory: Path, model: nn.Module, step: Step = train, *, level: str = "mix", task: str = "statistics", **section: str) -> Path:
     """Records one step; returns the dump root."""
     forget_debugger()
     config = directory.with_suffix(".json")
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(json.dumps({"task": task, "level": level, "dump_path": str(directory)}))
+    config.write_text(json.dumps({"task": task, "level": level, "dump_path": str(directory), task: section}))
     debugger = PrecisionDebugger(config_path=str(config))
     torch.manual_seed(3)
     debugger.start(model)

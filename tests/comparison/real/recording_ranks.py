@@ -36,4 +36,4 @@ def train(rank: int, out: str, factor: float, store: str) -> None:
 if __name__ == "__main__":
     path, factor = sys.argv[1], float(sys.argv[2])
     Path(f"{path}.json").write_text(json.dumps({"task": "statistics", "dump_path": path, "level": "mix", "rank": [], "step": []}))
-    mp.spawn(train, args=(path, factor, f"{path}.store"), nprocs=2)
+    mp.start_processes(train, args=(path, factor, f"{path}.store"), nprocs=2, start_method="fork")

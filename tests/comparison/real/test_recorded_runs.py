@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import msprobe
+import warm_python
 from msprobe.comparison.repeated.runs import compare_runs
 from msprobe.comparison.repeated.words import sentence
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 def record(script: str, *arguments: object) -> None:
     source = str(HERE.parents[2] / "src")
     environment = os.environ | {"PYTHONPATH": source, "MSPROBE_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+    command = [*warm_python.command(), str(HERE / script), *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -270,6 +270,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", "--runs", *paths, *out, "--exit-zero"]) == 0
     assert main(["compare", "--runs", *paths, "-tp", paths[0], *out]) == 2
     assert "--runs takes all recordings itself and does not go with -tp" in capsys.readouterr().err
+    assert main(["compare", "--runs", *paths, "--mapping", "m.yaml", *out]) == 2
+    assert "does not go with --mapping: runs of one script have one structure" in capsys.readouterr().err
+    assert main(["compare", "--runs", paths[0], "s3://bucket/run", *out]) == 2
+    assert "--runs reads local paths only, and s3:/bucket/run is a URL: copy the dump" in capsys.readouterr().err
     assert main(["compare", "-tp", paths[0], *out]) == 2
     assert "required: -gp/--golden_path (or, in place of both, several recordings" in capsys.readouterr().err
 

@@ -24,9 +24,11 @@ def free_port() -> int:
 
 def run_ranks(script: str, world: int, directory: Path, timeout: float = 150) -> list[Any]:
     """Run `script` as `world` ranks; each gets `rank world port directory` and its return value comes back."""
+    import warm_python  # not where a rank imports this file
+
     path = {**environment(), "GLOO_SOCKET_IFNAME": "lo"}
     path["PYTHONPATH"] += f"{os.pathsep}{HERE}{os.pathsep}{HERE.parent}"
-    command = [sys.executable, str(HERE / script)]
+    command = [*warm_python.command(), str(HERE / script)]
     port = str(free_port())
     ranks = [
         subprocess.Popen([*command, str(rank), str(world), port, str(directory)], env=path, stderr=subprocess.PIPE, text=True)

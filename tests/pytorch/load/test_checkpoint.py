@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from capturing import Run, forget_debugger
 from overriding import Takes, clean, configured, source
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+
+import warm_python
 
 
 class Square(nn.Module):
@@ -223,7 +224,7 @@ def test_a_forward_that_dies_under_checkpoint_is_not_told_of_step(tmp_path: Path
     """step() never ran, so it cannot have come too early."""
     source(tmp_path, {"Module.1.Linear.forward.0.input.0": torch.ones(3, 5)})
     configured(tmp_path, ["Module.1.Linear.forward.0"])
-    done = subprocess.run([sys.executable, "-c", DIES, str(tmp_path / "config.json")], capture_output=True, text=True, check=False)
+    done = subprocess.run([*warm_python.command(), "-c", DIES, str(tmp_path / "config.json")], capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert "shapes cannot be multiplied" in said and "tensor mismatch" in said
     assert "step()" not in said

@@ -13,6 +13,8 @@ import pytest
 import torch
 from capturing import environment
 
+import warm_python
+
 TRAIN = """\
 import sys
 import torch
@@ -63,8 +65,9 @@ class Home:
         (directory / "train.py").write_text(TRAIN, encoding="utf-8")
 
     def run(self, *command: str) -> str:
+        python = [sys.executable] if "compare" in command else warm_python.command()
         done = subprocess.run(
-            [sys.executable, *command], cwd=self.directory, env=environment(), capture_output=True, text=True, timeout=120, check=False
+            [*python, *command], cwd=self.directory, env=environment(), capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode in ((0, 1) if "compare" in command else (0,)), done.stderr
         return done.stderr
@@ -73,7 +76,7 @@ class Home:
         """What a script that fails has said."""
         (self.directory / "failing.py").write_text(script, encoding="utf-8")
         (self.directory / "failing.json").write_text(json.dumps(config), encoding="utf-8")
-        command = [sys.executable, "failing.py", "failing.json"]
+        command = [*warm_python.command(), "failing.py", "failing.json"]
         done = subprocess.run(command, cwd=self.directory, env=environment(), capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 1
         return done.stderr

@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from random import randint as imported_before
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 from capturing import environment
 from torch import nn
 
+import warm_python
 from msprobe.errors import UsageError
 from msprobe.pytorch import random_save, seed_all
 from msprobe.pytorch.reproducibility.random_save import stop_random_save
@@ -236,7 +236,7 @@ def test_an_error_of_ours_is_told_once_and_the_run_goes_on(
 
 def run(tmp_path: Path, program: str, **options: Any) -> subprocess.CompletedProcess[str]:
     (tmp_path / "script.py").write_text(textwrap.dedent(program))
-    return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, **options)
+    return subprocess.run([*warm_python.command(), "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, **options)
 
 
 def test_killed_at_once_the_lines_are_there(tmp_path: Path) -> None:

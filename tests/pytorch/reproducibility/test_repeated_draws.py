@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from capturing import environment
 from torch import nn
 
+import warm_python
 from msprobe.pytorch import seed_all
 
 X = torch.full((3, 4), 0.5)
@@ -102,7 +103,9 @@ def test_another_process_gets_the_same() -> None:
         "print(torch.randn(2).tolist(), numpy.random.rand(), random.random(), numpy.random.default_rng().random())"
     )
     outputs = [
-        subprocess.run([sys.executable, "-c", program.format(*extra)], env=environment(), capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [*warm_python.command(), "-c", program.format(*extra)], env=environment(), capture_output=True, text=True, check=True
+        ).stdout
         for extra in (("", ""), ("torch.rand(3); ", "torch.rand(5); torch.manual_seed(8); random.random(); "))
     ]
     assert outputs[0] == outputs[1] != ""

@@ -17,6 +17,7 @@ import torch
 from capturing import environment
 from torch import nn
 
+import warm_python
 from msprobe.errors import UsageError
 from msprobe.pytorch import seed_all
 
@@ -52,7 +53,8 @@ def test_two_processes_are_bit_identical() -> None:
         "print(torch.randn(3).tolist(), numpy.random.rand(), random.random(), torch.nn.functional.dropout(torch.ones(20)).tolist())"
     )
     runs = [
-        subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True) for _ in range(2)
+        subprocess.run([*python, "-c", program], env=environment(), capture_output=True, text=True, check=True)
+        for python in ([sys.executable], warm_python.command())
     ]
     assert runs[0].stdout == runs[1].stdout != ""
 

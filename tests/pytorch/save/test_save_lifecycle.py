@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch.nn as nn
 from capturing import configured, environment, forget_debugger
 from debug_json import debugger_for, save, step_of
 
+import warm_python
 from msprobe.errors import UsageError
 from msprobe.pytorch import PrecisionDebugger
 from msprobe.pytorch.save import saving
@@ -282,7 +282,12 @@ def test_however_the_process_ends(end: str, tmp_path: Path) -> None:
         "end": "",
     }[end]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM % way], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+        [*warm_python.command(), "-c", PROGRAM % way],
+        cwd=tmp_path,
+        env={**environment(), "WARM_PYTHON_END": "whole"},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == {"kill": -9, "_exit": 0, "raise": 1, "exit": 3, "end": 0}[end]
     step = step_of(tmp_path / "dump")
@@ -294,7 +299,9 @@ def test_however_the_process_ends(end: str, tmp_path: Path) -> None:
 
 def test_a_run_that_saved_nothing_says_so(tmp_path: Path) -> None:
     program = "from msprobe.pytorch import PrecisionDebugger\nPrecisionDebugger(dump_path='dump', level='debug', step=[5]).step()"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*warm_python.command(), "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
     assert "nothing was recorded" in done.stderr and "is save() called, in this process?" in done.stderr
 
 

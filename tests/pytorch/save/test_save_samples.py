@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ import torch.nn as nn
 from against_golden import differences
 from capturing import configured, environment, golden
 from debug_json import step_of
+
+import warm_python
 
 SKIPPED_THERE = ("withNone", "np", "none", "intkey")
 """None, an array or a key that is no text: the reference leaves out the whole call, we record it."""
@@ -149,7 +150,9 @@ STEPS = """
 @pytest.mark.parametrize(("body", "steps"), [(ONE, 1), (STEPS, 10)], ids=["without steps", "by steps"])
 def test_the_documented_scripts(body: str, steps: int, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DOCUMENTED + body, encoding="utf-8")
-    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*warm_python.command(), "train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "[WARNING]" not in done.stderr and "[ERROR]" not in done.stderr
     root = tmp_path / "dump_path"

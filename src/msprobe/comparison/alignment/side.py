@@ -112,11 +112,16 @@ class Side:
             found = self._headings[name] = name not in self.calls and not self.parts(name).direction
         return found
 
+    def heading(self, name: str) -> str | None:
+        """`optimizer`, `clip_grad` for a call that stands under one."""
+        given = self.parents.get(name)
+        return given if isinstance(given, str) and self._is_heading(given) else None
+
     def kind(self, name: str) -> str:
         """What an API call must share with its partner: its meaning, and the heading that it stands under."""
-        given = self.parents.get(name)
+        heading = self.heading(name)
         meaning = self.meaning(self.parts(name))
-        return f"{given}: {meaning}" if isinstance(given, str) and self._is_heading(given) else meaning
+        return f"{heading}: {meaning}" if heading is not None else meaning
 
     def detail(self, name: str) -> Detail:
         """What tells this call from others of its kind."""
@@ -135,7 +140,8 @@ class Side:
     def _made(self) -> set[Hashable]:
         """What says of a value that a recorded call put it out."""
         rows = (row for call in self.calls.values() for row in call.rows if row.role == "output" and row.kind == "tensor")
-        return {row.md5 if row.md5 is not None else row.statistics for row in rows}
+        says = (row.md5 if row.md5 is not None else row.statistics for row in rows)
+        return {one for one in says if _is_plain(one)}
 
     @staticmethod
     def values(call: Call) -> list[tuple[str, Hashable]]:
@@ -148,7 +154,7 @@ class Side:
                 found.append((row.key, row.md5))
             elif None not in row.statistics and row.statistics[3] != 0:
                 found.append((row.key, row.statistics))
-        return found
+        return [one for one in found if _is_plain(one[1])]
 
     def line(self, name: str) -> Hashable:
         """The line of code that makes the call, by function and text; None where it is not known."""
@@ -189,3 +195,8 @@ def _mend(children: dict[str | None, list[str]], names: set[str]) -> None:
 
 
 __all__ = ["Parents", "Rename", "Side", "Stacks", "path_of"]
+
+
+def _is_plain(says: object) -> bool:
+    """Whether it is a checksum or four numbers; a damaged dump may hold a list in their place."""
+    return not any(isinstance(one, list | dict) for one in (says if isinstance(says, tuple) else (says,)))

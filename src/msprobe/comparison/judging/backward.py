@@ -28,8 +28,20 @@ def expected_gradient(
     if kind is None or not gradients:
         return error
     gradient = gradients[0]
+    if kind is Kind.KINKED:
+        return combined([unit, error, passed_or_not(came[0].error if came else unit)])
     terms = math.sqrt(max(1.0, gradient.numel / output.numel)) * step
     return combined([unit, _amplified(kind, gradient, came, results, output, step) * (error + terms)])
+
+
+def passed_or_not(error: float) -> float:
+    """Relative error of a gradient behind relu and the like whose argument has that relative error.
+
+    An argument nearer to zero than its error may have the other sign, and the gradient of that element is there in one run only. Of
+    normally distributed arguments with standard deviation s, errors of standard deviation e * s change the sign of e/pi of them; each
+    contributes its whole square, and half of all elements pass: sqrt(2 e / pi).
+    """
+    return math.sqrt(2.0 * error / math.pi)
 
 
 def _amplified(kind: Kind | None, gradient: Value, came: Sequence[Value], results: Sequence[Value], output: Value, step: float) -> float:

@@ -18,7 +18,9 @@ class Kind(Enum):
     POWER = auto()
     """A small power of each element: sqrt, rsqrt, pow, reciprocal."""
     BOUNDED = auto()
-    """Elementwise, and no more sensitive than the identity: relu, silu, tanh, clamp, a cast."""
+    """Elementwise, and no more sensitive than the identity: silu, tanh, a cast."""
+    KINKED = auto()
+    """The same, with a slope that jumps: relu, clamp. A rounding error of the argument decides whether a gradient passes."""
     EXPONENTIAL = auto()
     """Elementwise, with the absolute error of the argument as the relative error of the result: exp; sin and cos of large angles."""
     LOGARITHM = auto()
@@ -45,8 +47,8 @@ _APIS: dict[Kind, str] = {
     Kind.PRODUCT: """mul mul_ multiply __mul__ __rmul__ __imul__ div div_ divide true_divide __truediv__ __rtruediv__ __itruediv__
         __div__ __neg__ neg""",
     Kind.POWER: "sqrt sqrt_ rsqrt rsqrt_ reciprocal square pow pow_ __pow__",
-    Kind.BOUNDED: """relu relu_ leaky_relu gelu silu mish tanh sigmoid hardtanh hardswish hardsigmoid softsign elu selu celu softplus relu6
-        clamp clamp_ clip abs to float double half bfloat16 type dropout prelu threshold logsigmoid""",
+    Kind.BOUNDED: """gelu silu mish tanh sigmoid softsign elu selu celu softplus to float double half bfloat16 type dropout logsigmoid""",
+    Kind.KINKED: "relu relu_ relu6 leaky_relu prelu threshold hardtanh hardswish hardsigmoid clamp clamp_ clip abs",
     Kind.EXPONENTIAL: "exp exp_ exp2 expm1 sin cos",
     Kind.LOGARITHM: "log log2 log10 log1p",
     Kind.SELECT: """view reshape transpose permute t contiguous expand expand_as flatten unflatten squeeze unsqueeze __getitem__ narrow
@@ -64,8 +66,9 @@ _APIS: dict[Kind, str] = {
 _MODULES: dict[Kind, str] = {
     Kind.BILINEAR: """Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Bilinear Conv1D
         ColumnParallelLinear RowParallelLinear QKVParallelLinear MergedColumnParallelLinear ReplicatedLinear""",
-    Kind.BOUNDED: """ReLU ReLU6 LeakyReLU GELU SiLU Mish Tanh Sigmoid Hardtanh Hardswish Hardsigmoid Softsign ELU SELU CELU Softplus Dropout
-        SiLUActivation GELUActivation NewGELUActivation GELUTanh Identity PReLU""",
+    Kind.BOUNDED: """GELU SiLU Mish Tanh Sigmoid Softsign ELU SELU CELU Softplus Dropout
+        SiLUActivation GELUActivation NewGELUActivation GELUTanh Identity""",
+    Kind.KINKED: "ReLU ReLU6 LeakyReLU PReLU Hardtanh Hardswish Hardsigmoid",
     Kind.SELECT: "Embedding VocabParallelEmbedding Flatten MaxPool1d MaxPool2d",
     Kind.MEAN: "AvgPool1d AvgPool2d AdaptiveAvgPool2d",
     Kind.CENTRE: "LayerNorm BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d",

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.inputs import Plan, make_plan
+from msprobe.comparison.match import CallPair, RowPair
 from msprobe.comparison.measure import Agreement, Measure
-from msprobe.comparison.rows import Row
+from msprobe.comparison.rows import Call, Row
 from msprobe.errors import UsageError
 
 COLUMNS = ("NPU Reference Err", "Bench Reference Err", "Reference Verdict")
@@ -86,18 +87,53 @@ def errors_of(calls: Sequence[MeasuredCall]) -> Errors:
     return found
 
 
-def truths(calls: Sequence[MeasuredCall], target: Errors, golden: Errors) -> list[tuple[Truth, ...]]:
-    """For each call the truth of its rows."""
-    return [
-        tuple(
-            _truth(
-                _error(target, call.pair.target.name if call.pair.target is not None else "", ours),
-                _error(golden, call.pair.golden.name if call.pair.golden is not None else "", theirs),
+def is_built_like(reference: Sequence[Call], one: Sequence[Call], other: Sequence[Call]) -> bool:
+    """Whether more calls of the reference are called as those of `one` than as those of `other`."""
+    names = {call.name for call in reference}
+    return sum(call.name in names for call in one) > sum(call.name in names for call in other)
+
+
+def golden_pairs(calls: Sequence[MeasuredCall], pairs: Sequence[CallPair]) -> list[CallPair]:
+    """Golden values with what the values of the target that they are compared with have for partners in the reference; by the keys of the
+    target.
+
+    Args:
+        calls: target and golden dump.
+        pairs: target and reference.
+    """
+    truths = {
+        (pair.target.name, ours.key): theirs
+        for pair in pairs
+        if pair.target is not None
+        for ours, theirs in pair.rows
+        if ours is not None and theirs is not None
+    }
+    found: list[CallPair] = []
+    for call in calls:
+        ours, golden = call.pair.target, call.pair.golden
+        if ours is None or golden is None:
+            continue
+        rows = [
+            RowPair(theirs._replace(key=mine.key), truth)
+            for mine, theirs in call.pair.rows
+            if mine is not None and theirs is not None and (truth := truths.get((ours.name, mine.key))) is not None
+        ]
+        found.append(CallPair(golden._replace(name=ours.name), golden, tuple(rows)))
+    return found
+
+
+def truths(calls: Sequence[MeasuredCall], target: Errors, golden: Errors, by_target: bool = False) -> list[tuple[Truth, ...]]:
+    """For each call the truth of its rows. `by_target`: the errors of the golden values, too, are found by the names of the target."""
+    found: list[tuple[Truth, ...]] = []
+    for call in calls:
+        ours, theirs = (one.name if one is not None else "" for one in call.pair[:2])
+        found.append(
+            tuple(
+                _truth(_error(target, ours, row), _error(golden, ours, row) if by_target else _error(golden, theirs, other))
+                for (row, other), _ in call.rows
             )
-            for (ours, theirs), _ in call.rows
         )
-        for call in calls
-    ]
+    return found
 
 
 def _error(errors: Errors, call: str, row: Row | None) -> Measure | None:

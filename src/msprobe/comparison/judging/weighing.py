@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 
 from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, execution_order, measured_anew
 from msprobe.comparison.judging.absent import excuse
-from msprobe.comparison.judging.backward import expected_gradient
+from msprobe.comparison.judging.backward import expected_gradient, passed_or_not
+from msprobe.comparison.judging.casts import trained_apart
 from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.judging.reordered import LAST_DIGITS, digits_count, is_reordered
-from msprobe.comparison.judging.values import Value, unit_of, value_of
+from msprobe.comparison.judging.values import UNIT_ROUNDOFF, Value, unit_of, value_of
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Row
 from msprobe.comparison.thresholds import AMBIENT_DECAY, AMBIENT_LIMIT, GROWTH, GROWTH_SAMPLED
 
 _Seen = tuple[object, ...]
+_NARROW = UNIT_ROUNDOFF["float16"]
 _SAME, _ROUNDING = Agreement.SAME, Agreement.ROUNDING
 _AGREEMENTS = (Agreement.UNKNOWN, Agreement.ROUNDING)
 _weigh: Callable[..., tuple[Any, ...] | None] | None
@@ -53,10 +55,13 @@ class _Weighing:
         self._calls = calls
         self._sampled = sampled
         self._digits: bool | None = None
+        self._weights: set[_Seen] | None = None
+        self._apart: bool | None = None
         self._growth = GROWTH_SAMPLED if sampled else GROWTH
         self._names = {call.name: call for call in calls}
         self._module_calls: dict[str, MeasuredCall] = {}
         self._seen: dict[_Seen, Measure] = {}
+        self._coarsest = max((_coarsest(call) for call in calls if call.dtype_differs), default=0.0)
         self._ambient = 0.0
         self._parted = False  # from here on small differences may follow from a real one, and excuse nothing
 
@@ -92,6 +97,7 @@ class _Weighing:
         rows = list(call.rows)
         outputs: list[int] = []
         kinds_differ = False
+        is_backward = call.parts.direction == "backward"
         for index, row in enumerate(rows):  # what came in first: it explains what goes out
             pair, measure = row
             ours, theirs = pair
@@ -115,12 +121,14 @@ class _Weighing:
                 continue
             role = ours.role
             if role == "input" or role == "parameters":
-                rows[index] = _new(Measured, (pair, self._came_in(ours, theirs, measure, bounds)))
+                rows[index] = _new(Measured, (pair, self._came_in(ours, theirs, measure, bounds, is_backward)))
             else:
                 outputs.append(index)
         if outputs:
             kind = kind_of(call.parts)
             sources: _Sources | None = None
+            if kind is Kind.KINKED and self._sampled and is_backward:
+                self._passed_or_not(call)
             for index in outputs:
                 pair, measure = row = rows[index]
                 ours, theirs = pair
@@ -135,15 +143,32 @@ class _Weighing:
             rows = [_new(Measured, (row.pair, measure)) for row, measure in zip(rows, measures, strict=True)]
         return measured_anew(call, rows)
 
-    def _came_in(self, ours: Row, theirs: Row, measure: Measure, bounds: _Bounds) -> Measure:
+    def _came_in(self, ours: Row, theirs: Row, measure: Measure, bounds: _Bounds, is_backward: bool) -> Measure:
         size, identity = measure.size, _identity(ours, theirs)
         known = self._seen.get(identity)
         if known is not None and known.size >= size:
             return _replaced(measure, known.agreement, known.expected)
         if self._sampled and size < LAST_DIGITS and is_reordered(ours, theirs, size) and self._digits_count():
             return self._decided(identity, measure, 0.0)
-        allowance = self._unrecorded(ours, theirs, bounds) if ours.role == "input" else bounds.rounding
+        if ours.role != "input" or (size > bounds.rounding and identity in self._read_weights()):
+            allowance = bounds.rounding  # weights are read: no error came along, but for that of training
+            if size > allowance and ours.dtype != theirs.dtype and self._trained_apart():
+                allowance = max(allowance, GROWTH * passed_or_not(bounds.unit))
+        else:
+            allowance = self._unrecorded(ours, theirs, bounds, is_backward)
         return self._decided(identity, measure, allowance)
+
+    def _read_weights(self) -> set[_Seen]:
+        """The parameters of modules, by which a call inside is known to take in a weight."""
+        if self._weights is None:
+            pairs = (row.pair for call in self._calls for row in call.rows)
+            self._weights = {_identity(a, b) for a, b in pairs if a is not None and b is not None and a.role == "parameters"}
+        return self._weights
+
+    def _trained_apart(self) -> bool:
+        if self._apart is None:
+            self._apart = trained_apart(self._calls)
+        return self._apart
 
     def _at_once(self, call: MeasuredCall, ours: Row, theirs: Row, measure: Measure, kind: Kind | None) -> Measure | None:
         """The weighed measure where no expectation is needed to tell: it is known already, or smaller than any expectation."""
@@ -179,19 +204,31 @@ class _Weighing:
         allowance = self._growth * expected
         bounds = _bounds(ours.dtype, theirs.dtype)
         if sources.kind is None or sources.incomplete:
-            allowance = max(allowance, self._unrecorded(ours, theirs, bounds))
+            allowance = max(allowance, self._unrecorded(ours, theirs, bounds, sources.backward))
         return self._result(_identity(ours, theirs), bounds, measure, allowance)
+
+    def _passed_or_not(self, call: MeasuredCall) -> None:
+        """Four numbers hardly show which elements of a gradient relu lets pass; those behind it carry that error all the same. In wide
+        dtypes it is too small to matter."""
+        forward = self._names.get(forward_of(call.name) or "")
+        came = self._values(forward.rows, "input") if forward is not None else []
+        if came and came[0].unit >= _NARROW and came[0].error > 0.0 and not self._parted:
+            self._ambient = max(self._ambient, passed_or_not(came[0].error))
 
     def _digits_count(self) -> bool:
         if self._digits is None:
             self._digits = digits_count(self._calls)
         return self._digits
 
-    def _unrecorded(self, ours: Row, theirs: Row, bounds: _Bounds) -> float:
+    def _unrecorded(self, ours: Row, theirs: Row, bounds: _Bounds, is_gradient: bool) -> float:
         """What may be rounding in a value of which not all is known that it was made from."""
         allowance = max(bounds.rounding, self._growth * self._ambient)
         if ours.dtype != theirs.dtype:  # the coarser side rounds in every operation in between
             allowance = max(allowance, self._growth * bounds.unit)
+        if is_gradient and self._coarsest and not self._parted:  # a relu may be among what was not recorded
+            usual = passed_or_not(self._coarsest)
+            allowance = max(allowance, GROWTH * usual)
+            self._ambient = max(self._ambient, usual) if self._sampled else self._ambient
         return allowance
 
     def _decided(self, identity: _Seen, measure: Measure, allowance: float) -> Measure:
@@ -228,6 +265,16 @@ class _Weighing:
         if not self._sampled:
             return values
         return [v._replace(error=max(v.error, v.unit, self._ambient)) if v.error > 0 else v for v in values]
+
+
+def _coarsest(call: MeasuredCall) -> float:
+    """Unit roundoff of the coarsest narrow dtype that one side has where the other has another one."""
+    pairs = [
+        pair for pair, _ in call.rows if pair.target is not None and pair.golden is not None and pair.target.dtype != pair.golden.dtype
+    ]
+    return max(
+        (unit for ours, theirs in pairs if ours and theirs and (unit := _bounds(ours.dtype, theirs.dtype).unit) >= _NARROW), default=0.0
+    )
 
 
 class _Sources(NamedTuple):

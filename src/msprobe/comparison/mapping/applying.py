@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import Side, path_of
+from msprobe.comparison.mapping import optimizer
 from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, without_dims
-from msprobe.comparison.mapping.fused import Fused, fused_calls, rows_of
+from msprobe.comparison.mapping.fused import fused_calls, rows_of
 from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
 from msprobe.comparison.mapping.rules import How, TensorRules
+from msprobe.comparison.mapping.taken_apart import taken_apart
 from msprobe.comparison.match import Around, CallPair, Matching
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Call, Row
@@ -25,8 +27,8 @@ def align_by_rules(
     directories: tuple[Path, Path],
     align: Align,
     notes: list[str],
-) -> Matching:
-    """Pairs two dumps of which the rules speak.
+) -> tuple[Matching, set[str]]:
+    """Pairs two dumps of which the rules speak. With it, the names of the calls of the target that stand for several golden ones.
 
     Args:
         calls, around: of both sides.
@@ -47,22 +49,52 @@ def align_by_rules(
     fused = fused_calls(found, modules, (sides[0], sides[1]), (trees[0], trees[1]))
     ours = {one.target.name: one for one in fused}
     theirs = {call.name for one in fused for call in one.golden}
-    matching = align([call for call in calls[0] if call.name not in ours], [call for call in calls[1] if call.name not in theirs])
-    pairs = _with_fused(matching.pairs, calls[0], ours, directories[1])
+    headed = optimizer.under_headings(calls[0], sides[0]), optimizer.under_headings(calls[1], sides[1])
+    apart = taken_apart(fused, (sides[0], sides[1]), directories[1])
+    matching = align(
+        [call for call in calls[0] if call.name not in ours and call.name not in apart],
+        [call for call in calls[1] if call.name not in theirs],
+    )
+    made = {name: CallPair(one.target, one.golden[0], rows_of(one, directories[1])) for name, one in ours.items()}
+    pairs = _with_made(matching.pairs, calls[0], made | apart)
     single = [use for use in found if use.target.path not in {path_of(one.target.parts.base) for one in fused}]
-    return matching._replace(pairs=_with_rules(pairs, single, modules, calls, directories, notes))
+    pairs = _with_rules(pairs, single, modules, calls, directories, notes)
+    known = optimizer.parameters_of(pairs, calls[1]) if all(headed) else {}
+    if known:
+        pairs = _with_headed(pairs, calls[0], headed, optimizer.paired(*headed, (sides[0], sides[1]), known, directories[1]))
+        notes += optimizer.note(pairs)
+    return matching._replace(pairs=pairs), set(made)
 
 
-def _with_fused(pairs: Sequence[CallPair], target: Sequence[Call], fused: dict[str, Fused], directory: Path) -> list[CallPair]:
+def _with_headed(
+    pairs: Sequence[CallPair], target: Sequence[Call], headed: tuple[dict[str, list[Call]], dict[str, list[Call]]], anew: Sequence[CallPair]
+) -> list[CallPair]:
+    """With the calls under headings paired anew; what the golden dump alone has of them follows the last one."""
+    names = [{call.name for calls in side.values() for call in calls} for side in headed]
+    kept = [
+        pair
+        for pair in pairs
+        if not (pair.target is not None and pair.target.name in names[0])
+        and not (pair.target is None and pair.golden is not None and pair.golden.name in names[1])
+    ]
+    result = _with_made(kept, target, {pair.target.name: pair for pair in anew if pair.target is not None})
+    last = max(
+        (place for place, pair in enumerate(result) if pair.target is not None and pair.target.name in names[0]), default=len(result)
+    )
+    alone = [pair for pair in anew if pair.target is None]
+    return [*result[: last + 1], *alone, *result[last + 1 :]]
+
+
+def _with_made(pairs: Sequence[CallPair], target: Sequence[Call], made: Mapping[str, CallPair]) -> list[CallPair]:
     """At their places in the order of the target."""
     behind: dict[str, list[CallPair]] = {}
     before = ""
     for call in target:
-        one = fused.get(call.name)
+        one = made.get(call.name)
         if one is None:
             before = call.name
         else:
-            behind.setdefault(before, []).append(CallPair(call, one.golden[0], rows_of(one, directory)))
+            behind.setdefault(before, []).append(one)
     result = list(behind.get("", ()))
     for pair in pairs:
         result.append(pair)

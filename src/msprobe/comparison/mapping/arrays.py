@@ -48,7 +48,6 @@ def composed(parts: Sequence[TensorData], how: How, dims: int, mask: TensorData 
             array = _masked(array, mask)
     except (ValueError, IndexError) as error:  # numpy's AxisError is both
         raise CannotCompose(f"{how}: {error}") from None
-    array = np.ascontiguousarray(array)
     return TensorData(dtype, array.shape, memoryview(array.tobytes()))
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.comparison.judge import Mode
 from msprobe.comparison.mapping.rules import AS_IT_IS, How
-from msprobe.comparison.mapping.statistics import combined
-from msprobe.comparison.measure import Agreement, Measure, Measurer
-from msprobe.comparison.rows import Row
+from msprobe.comparison.mapping.statistics import NOTHING, Bounds, contradiction, derived
+from msprobe.comparison.measure import Agreement, Measure, Measurer, rounding_of
+from msprobe.comparison.rows import Row, Statistics
 from msprobe.errors import DumpFormatError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Composition:
         dims: number of dimensions of what it is compared with.
         mask: the mask, where `how` names one and the side has it.
         missing: why its statistics are not known, "" where they are.
+        bounds: between what its statistics lie where they do not follow from those of the parts; () otherwise.
+        nothing: it stands for nothing that was recorded, and `missing` says why; that this is not compared is no finding.
     """
 
     parts: tuple[Part, ...]
@@ -48,6 +50,8 @@ class Composition:
     dims: int
     mask: Part | None = None
     missing: str = ""
+    bounds: tuple[Bounds | None, ...] = ()
+    nothing: bool = False
 
 
 class ComposedRow(Row):
@@ -68,7 +72,7 @@ def composed_row(parts: Sequence[Part], how: How, like: Row, mask: Part | None =
     dims = len(shape(like) or ())
     shapes = [shape(part.row) or () for part in parts]
     whole = list(shape_of(shapes, how, dims))
-    statistics, missing = combined([part.row for part in parts], how)
+    known = derived([part.row for part in parts], how)
     first = parts[0].row
     names = list(dict.fromkeys(part.row.name for part in parts))
     flags = {part.row.requires_grad for part in parts}
@@ -80,12 +84,19 @@ def composed_row(parts: Sequence[Part], how: How, like: Row, mask: Part | None =
         first.dtype,
         str(whole),
         flags.pop() if len(flags) == 1 else "N/A",
-        statistics,
+        known.statistics,
         math.prod(whole),
         first.md5 if len(parts) == 1 and how == AS_IT_IS else None,
         None,
     )
-    row.composition = Composition(tuple(parts), how, dims, mask, missing)
+    row.composition = Composition(tuple(parts), how, dims, mask, known.missing, known.bounds)
+    return row
+
+
+def absent_row(like: Row, why: str) -> ComposedRow:
+    """What stands where the other side can have no such value, so that the row says `not compared` and why."""
+    row = ComposedRow("N/A", like.key, like.role, like.kind, like.dtype, like.shape, like.requires_grad, NOTHING, like.value, None, None)
+    row.composition = Composition((), AS_IT_IS, 0, None, why, nothing=True)
     return row
 
 
@@ -119,17 +130,33 @@ class ComposingMeasurer:
         rows = [row for row in (target, golden) if isinstance(row, ComposedRow)]
         if not rows:
             return self._inner(target, golden)
+        absent = next((row.composition for row in rows if row.composition.nothing), None)
+        if absent is not None:
+            cells = ("unsupported" if self._mode == "tensor" else "N/A",) * len(self.columns)
+            return Measure(cells, Agreement.UNKNOWN, reason=absent.missing)
         if self._mode == "md5":
             return _unknown(("N/A", "N/A"), "checksums of parts say nothing of the whole")
         if self._mode == "tensor":
             return self._tensors(target, golden)
         measure = self._inner(target, golden)
-        missing = next((row.composition.missing for row in rows if row.composition.missing), "")
-        if measure.agreement is Agreement.UNKNOWN and missing:
-            return measure._replace(reason=missing, lost=True)
+        partly = next((row for row in rows if row.composition.missing), None)
+        if partly is not None and target.shape == golden.shape and target.value != 0:
+            return self._within_bounds(measure, partly, golden if partly is target else target)
         if measure.agreement is Agreement.ROUNDING and measure.size < _NUMBERS:
             return measure._replace(agreement=Agreement.SAME)
         return measure
+
+    @staticmethod
+    def _within_bounds(measure: Measure, composed: ComposedRow, other: Row) -> Measure:
+        """Statistics that do not follow, or not all: a contradiction is a difference, anything else leaves open whether there is one."""
+        made = composed.composition
+        size, said = 0.0, ""
+        if made.bounds and not isinstance(other, ComposedRow):
+            size, said = contradiction(other, made.bounds, rounding_of(other.dtype, composed.dtype))
+        if said:
+            said += ", by what its parts are"
+            return measure._replace(agreement=Agreement.DIFFERENT, size=size, reason=said, lost=False, max_abs=None)
+        return measure._replace(agreement=Agreement.UNKNOWN, size=0.0, reason=made.missing, lost=True)
 
     def _tensors(self, target: Row, golden: Row) -> Measure:
         from msprobe.comparison.mapping.arrays import CannotCompose
@@ -157,6 +184,8 @@ def _load(row: Row, directory: Path) -> TensorData:
 def _read(part: Part) -> TensorData:
     from msprobe.format import tensor_file
 
+    if isinstance(part.row, ComposedRow):
+        return _load(part.row, part.directory)
     name = part.row.data_name
     if name is None:
         raise DumpFormatError(f"{part.row.name} has no tensor file")
@@ -167,6 +196,20 @@ def _read(part: Part) -> TensorData:
 
 def _unknown(cells: tuple[Any, ...], reason: str) -> Measure:
     return Measure(cells, Agreement.UNKNOWN, reason=reason, lost=True)
+
+
+def statistics_of(row: Row) -> tuple[Statistics, str]:
+    """Statistics to show of a value: those of the whole, computed from the files where they do not follow; else why they are not known."""
+    if not isinstance(row, ComposedRow) or None not in row.statistics:
+        return row.statistics, ""
+    from msprobe.comparison.mapping.arrays import CannotCompose
+    from msprobe.numerics import summarize_array, to_float64
+
+    try:
+        whole = _load(row, Path())
+        return summarize_array(to_float64(whole.data, whole.dtype)), ""
+    except (CannotCompose, DumpFormatError, OSError, ValueError):
+        return row.statistics, row.composition.missing
 
 
 def without_dims(how: How) -> How:

@@ -6,16 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.mapping.nearest import did_you_mean
 from msprobe.comparison.mapping.rules import TensorRules
 from msprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
+
+
+_PACKAGED = Path(__file__).parents[2] / "integrations" / "vllm"
+
+
+def packaged(path: Path) -> Path:
+    """The mapping file of this name that comes with msprobe (`hf_llama`), where the user has none of that name; else the path itself."""
+    ours = _PACKAGED / f"{path.name}.yaml"
+    return ours if len(path.parts) == 1 and not path.exists() and ours.is_file() else path
 
 
 def read_mapping(path: Path) -> tuple[Names, TensorRules]:
     """`--mapping`: what it says of names, and of tensors. Raises UsageError with one sentence about what is wrong, and where."""
     from pydantic import ValidationError
+
+    path = packaged(path)
 
     from msprobe.comparison.mapping.model import MappingFile
 
@@ -85,11 +97,21 @@ def _read(path: Path, word: str) -> Any:
         raise UsageError(f"the {word} {path} is not valid YAML: {error}") from None
 
 
+def _fields(place: tuple[int | str, ...]) -> list[str]:
+    """What may stand at this place of a mapping file."""
+    from msprobe.comparison.mapping import model
+
+    inside: dict[str, type[BaseModel]] = {"tensors": model.TensorRule, "how": model.How, "select": model.Select, "shard": model.Shard}
+    last = next((part for part in reversed(place) if isinstance(part, str)), "")
+    return [*inside.get(last, model.MappingFile).model_fields]
+
+
 def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])  # of `dims: 0` not that `dim` is missing
     place = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = "there is no such field"
+        message = f"there is no such field{did_you_mean(str(first['loc'][-1]), _fields(first['loc'][:-1]))}"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{place}: {message}{more}" if place else f"{message}{more}"

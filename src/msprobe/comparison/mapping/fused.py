@@ -120,8 +120,13 @@ def _partner(row: Row, parts: Sequence[Row], how: How | None, directory: Path) -
     if how is None:
         return None
     if how == _SAME:
-        return parts[0]
+        return most_unlike(row, parts)
     return composed_row([Part(directory, part) for part in parts], how, row)
+
+
+def most_unlike(row: Row, parts: Sequence[Row]) -> Row:
+    """Of values that should all be the one of the target, the first that is not."""
+    return next((part for part in parts if (part.statistics, part.value, part.md5) != (row.statistics, row.value, row.md5)), parts[0])
 
 
 def inferred(row: Row, parts: Sequence[Row]) -> How | None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from msprobe.comparison.mapping import rules
 from msprobe.comparison.mapping.names import Names
+from msprobe.comparison.mapping.nearest import did_you_mean
 
 
 def _name(text: str) -> str:
@@ -45,6 +46,16 @@ class Select(_Strict):
         return self
 
 
+_WORDS = ("sum", "transpose")
+_EXAMPLES = {
+    "concat": "{concat: -1}",
+    "select": "{select: {dim: 0, index: 1}}",
+    "flatten": "{flatten: [0, 1]}",
+    "mask": "{mask: model.input.attention_mask}",
+    "shard": "{shard: {dim: 0, over: tp}}",
+}
+
+
 class How(_Strict):
     """How golden tensors become the one that the target is compared with. In the order of these fields, whatever the order in the file.
 
@@ -74,9 +85,13 @@ class How(_Strict):
             return {"sum": True}
         if value == "transpose":
             return {"transpose": (-2, -1)}
-        if isinstance(value, dict) and value.get("transpose") is True:
-            return {**value, "transpose": (-2, -1)}
-        return value
+        if isinstance(value, dict):
+            return {**value, "transpose": (-2, -1)} if value.get("transpose") is True else value
+        if isinstance(value, str) and value in _EXAMPLES:
+            raise ValueError(f"`{value}` needs a value, as in `how: {_EXAMPLES[value]}`")
+        if isinstance(value, str):
+            raise ValueError(f"there is no way {value!r} to put tensors together{did_you_mean(value, (*_WORDS, *_EXAMPLES))}")
+        raise ValueError(f"{value!r} says nothing of how tensors are put together: {' or '.join(_WORDS)}, or such as {_EXAMPLES['concat']}")
 
     def plain(self) -> rules.How:
         """Without pydantic, which a comparison need not import."""
@@ -123,6 +138,45 @@ class TensorRule(_Strict):
         return self
 
 
+class Prepared(_Strict):
+    """What is done to one side before anything is paired.
+
+    Attributes:
+        request: of a step of an engine, the request that is compared: its number, its id, or `same` for the one with the prompt of the
+            other side.
+        sequence: tensors [1, length, ...] hold the whole sequence; the positions of the request are compared.
+        modules_only: calls of APIs are left out.
+        values: module -> its values that are compared: value -> the recorded values that it is the sum of (one, a list, or nothing for
+            itself). Nothing instead of values: the module is left out, with everything inside.
+    """
+
+    request: StrictInt | StrictStr | None = None
+    sequence: StrictBool = False
+    modules_only: StrictBool = False
+    values: dict[Name, dict[Name, Annotated[tuple[Name, ...], BeforeValidator(_listed)] | None] | None] = {}
+
+    def plain(self) -> rules.Preparation:
+        """Without pydantic."""
+        values = {
+            module: None if known is None else {key: parts or (key,) for key, parts in known.items()}
+            for module, known in self.values.items()
+        }
+        return rules.Preparation(self.request, self.sequence, self.modules_only, values)
+
+
+class BothPrepared(_Strict):
+    """The two sides."""
+
+    target: Prepared = Prepared()
+    golden: Prepared = Prepared()
+
+    @model_validator(mode="after")
+    def _one_request(self) -> BothPrepared:
+        if self.target.request is not None and self.golden.request is not None:
+            raise ValueError("only one of the two sides can have a `request`")
+        return self
+
+
 class MappingFile(_Strict):
     """The whole file.
 
@@ -131,6 +185,7 @@ class MappingFile(_Strict):
         classes: class in the target -> class in the golden model.
         calls: API in the target -> API in the golden run (`Tensor.__add__: Torch.add`).
         tensors: values that are put together otherwise.
+        prepare: what is done to each side before anything is paired.
         groups: ranks over which values are sharded: name -> lists of ranks of the side that has more; all ranks where none is given.
     """
 
@@ -139,11 +194,13 @@ class MappingFile(_Strict):
     calls: dict[Name, Name] = {}
     tensors: tuple[TensorRule, ...] = ()
     groups: dict[Name, tuple[tuple[StrictInt, ...], ...]] = {}
+    prepare: BothPrepared | None = None
 
     def plain(self) -> tuple[Names, rules.TensorRules]:
         """What it says of names, and of tensors."""
+        prepare = None if self.prepare is None else (self.prepare.target.plain(), self.prepare.golden.plain())
         tensors = tuple(rules.TensorRule(rule.target, rule.golden, rule.how.plain()) for rule in self.tensors)
-        return Names(self.modules, self.classes, self.calls), rules.TensorRules(tensors, self.groups)
+        return Names(self.modules, self.classes, self.calls), rules.TensorRules(tensors, self.groups, prepare)
 
     @model_validator(mode="after")
     def _known(self) -> MappingFile:

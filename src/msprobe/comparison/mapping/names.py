@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msprobe.comparison.alignment.meaning import meaning
 from msprobe.comparison.alignment.side import Rename, path_of
+from msprobe.comparison.mapping.nearest import hint
 from msprobe.comparison.names import EntryName
 from msprobe.comparison.rows import Call
 
@@ -44,17 +46,46 @@ def renaming(names: Names, target: Sequence[Call], golden: Sequence[Call]) -> Re
 
 def without_effect(names: Names, target: Sequence[Call]) -> list[str]:
     """What the user has mapped and the target does not have: `modules: transformer.hh`. A typing error would else go unseen."""
-    classes = _classes(target)
-    calls = {call.parts.base for call in target if not call.parts.is_module}
-    paths = [path.split(".") for path in classes]
-    known = set(classes.values())
-    found = [f"modules: {rule}" for rule in names.modules if not any(match(rule.split("."), path) is not None for path in paths)]
-    found += [f"classes: {name}" for name in names.classes if name not in known]
-    found += [f"calls: {name}" for name in names.calls if name not in calls]
-    rest = [f"{path}.{name}" for path, name in classes.items()]
+    known = _Known(target)
+    found = [f"modules: {rule}" for rule in names.modules if not known.has_module(rule)]
+    found += [f"classes: {name}" for name in names.classes if name not in known.classes]
+    found += [f"calls: {name}" for name in names.calls if name not in known.calls]
+    rest = [f"{path}.{name}" for path, name in known.modules.items()]
     found += [name for name in names.cells if not any(name in text for text in rest)]
-    found += [name for name in names.layers if name != TOP and name not in known]
+    found += [name for name in names.layers if name != TOP and name not in known.classes]
     return found
+
+
+def without_effect_there(names: Names, golden: Sequence[Call]) -> list[str]:
+    """What the user has mapped something to and the golden run does not have."""
+    known = _Known(golden)
+    meanings = {meaning(name) for name in known.calls}
+    found = [f"modules: {rule}" for rule in names.modules.values() if not known.has_module(rule)]
+    found += [f"classes: {name}" for name in names.classes.values() if name not in known.classes]
+    return found + [f"calls: {name}" for name in names.calls.values() if meaning(name) not in meanings]
+
+
+def nearest_to(name: str, calls: Sequence[Call]) -> str:
+    """What one of these may have meant, as the end of a sentence."""
+    kind, _, text = name.rpartition(": ")
+    known = _Known(calls)
+    parts = [path.split(".") for path in known.modules]
+    inner = {".".join(path[:count]) for path in parts for count in range(1, len(path) + 1)}
+    return hint(text, {"modules": inner, "calls": known.calls, "classes": known.classes}.get(kind, known.classes))
+
+
+class _Known:
+    """What there is on one side."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.modules = _classes(calls)
+        self.classes = set(self.modules.values())
+        self.calls = {call.parts.base for call in calls if not call.parts.is_module}
+        self._paths = [path.split(".") for path in self.modules]
+
+    def has_module(self, rule: str) -> bool:
+        """Whether a module lies at this path, or inside it."""
+        return any(match(rule.split("."), path) is not None for path in self._paths)
 
 
 class _Renaming:
@@ -166,4 +197,4 @@ def _leading(paths: set[str]) -> list[str]:
     return [prefix for prefix, count in counts.items() if 2 * count >= len(paths)]
 
 
-__all__ = ["NO_NAMES", "TOP", "Names", "fill", "match", "renaming", "without_effect"]
+__all__ = ["NO_NAMES", "TOP", "Names", "fill", "match", "nearest_to", "renaming", "without_effect", "without_effect_there"]

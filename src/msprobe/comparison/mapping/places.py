@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.names import fill, match
+from msprobe.comparison.mapping.nearest import hint
 from msprobe.comparison.mapping.rules import How, TensorRule
 from msprobe.comparison.rows import Call
 
@@ -83,7 +84,41 @@ def uses(rules: Iterable[TensorRule], target: Modules, golden: Modules) -> Itera
         if found:
             yield from found
         else:
-            yield f"the mapping file's rule for {rule.target} fits no module that both dumps have"
+            yield f"the mapping file's rule for {rule.target} fits no module that both dumps have{_why(rule, target, golden)}"
+
+
+def _why(rule: TensorRule, target: Modules, golden: Modules) -> str:
+    """Which of its names is the one that fits nothing, and what it may have meant."""
+    own = _held(rule.target, target)
+    if own is None:
+        return f": the target has no module {_path(rule.target)}{hint(_path(rule.target), target.forward)}"
+    path, stars, key = own
+    if not any(row.key == key for row in target.forward[path][0].rows):
+        keys = [row.key.removeprefix("parameters.") for row in target.forward[path][0].rows]
+        return f": {path} of the target has no {key.removeprefix('parameters.')}{hint(key.removeprefix('parameters.'), keys, stars=False)}"
+    for name in rule.golden:
+        if golden.place(fill(name, stars)) is None:
+            return f": the golden run has no module {_path(name)}{hint(_path(name), golden.forward)}"
+    return ""
+
+
+def _held(name: str, modules: Modules) -> tuple[str, list[str], str] | None:
+    """A module that a name fits, what its stars stand for there, and the key; the longest path counts."""
+    parts = name.split(".")
+    found: tuple[str, list[str], str] | None = None
+    for path in modules.forward:
+        own = path.split(".")
+        stars = match(parts[: len(own)], own) if len(own) < len(parts) else None
+        if stars is not None and (found is None or len(path) > len(found[0])):
+            found = path, stars, key_of(parts[len(own) :])
+    return found
+
+
+def _path(name: str) -> str:
+    """The module in the name of a value, as far as the name alone tells."""
+    parts = name.split(".")
+    role = next((place for place, part in enumerate(parts) if place and part in _ROLES), len(parts) - 1)
+    return ".".join(parts[:role])
 
 
 def _uses(rule: TensorRule, target: Modules, golden: Modules) -> Iterator[Use]:

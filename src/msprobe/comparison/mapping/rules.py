@@ -58,12 +58,37 @@ class TensorRule:
     how: How
 
 
+SAME_PROMPT = "same"
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to one side before anything is paired; see preparing.py and the mapping file.
+
+    Attributes:
+        request: of a step that holds several requests, the one that is compared: its number, its id, or SAME_PROMPT; None for all of it.
+        sequence: tensors [1, length, ...] hold the whole sequence of the other side's request.
+        modules_only: calls of APIs are left out.
+        values: pattern of a module's path -> its values that are compared, each with the recorded ones that it is the sum of; None: the
+            module is left out, with everything inside.
+    """
+
+    request: int | str | None = None
+    sequence: bool = False
+    modules_only: bool = False
+    values: Mapping[str, Mapping[str, tuple[str, ...]] | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class TensorRules:
-    """All of them, and the groups of ranks."""
+    """All of them, the groups of ranks, and what is done to each side before (None: nothing to either)."""
 
     rules: tuple[TensorRule, ...] = ()
     groups: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    prepare: tuple[Preparation, Preparation] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.rules or self.prepare)
 
     def group(self) -> tuple[tuple[int, ...], ...] | None:
         """The lists of ranks over which values are sharded, () for all ranks in one; None where no rule is about shards."""

@@ -18,6 +18,7 @@ from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.encoder import CUT_SHORT, NO_RESULT, Side
 from msprobe.pytorch.dump.graph_walk import Edge, edges_of
 from msprobe.pytorch.dump.module_dump.hooks import HookPlan
+from msprobe.pytorch.dump.optimizer_steps import OptimizerSteps
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.stacks import Stack, StackCache
@@ -41,7 +42,7 @@ class Recorder:
         self.mode: ApiMode | None = None
         self.only: str | None = None
         """Between module_dump and module_dump_end: the one module that is recorded, as `Module.{name}.{Class}`."""
-        self._optimizers = 0
+        self._optimizers = OptimizerSteps()
         self.told_compiled = False
         self.hook_plan = HookPlan()
 
@@ -97,7 +98,7 @@ class Recorder:
             began = perf_counter()
             try:
                 with _NoTorchFunction():
-                    self._api_ends(step, call, result)
+                    self._api_ends(step, call, result if api.written is None else api.written.output(args, kwargs, result))
                     if result is None and call.edges is not None and args:
                         self._changed(step, call, args[0])
             except Exception as error:
@@ -247,7 +248,7 @@ class Recorder:
 
     def _loose_parent(self, step: StepRecord, stack: Stack) -> str | None:
         """Parent of an API outside all modules: the optimizer's step and gradient clipping are named."""
-        if self._optimizers:
+        if self._optimizers.open and not self._optimizers.in_closure():
             return "optimizer"
         if stack.marked:
             step.add_loose_parent("clip_grad")
@@ -402,7 +403,7 @@ class Recorder:
                     let_through(error)
                     self._tell(step, opened.name, f"module could not be closed: {error!r}")
         state.inside = False
-        self._optimizers = 0  # an optimizer's step that raised has told nobody that it ended
+        self._optimizers.clear()
 
     # --- mode and threads -----------------------------------------------------------------------------------------------------------
     def _guard_thread(self) -> None:
@@ -416,11 +417,11 @@ class Recorder:
             state.open[-1].entered_mode = True
 
     # --- optimizers -----------------------------------------------------------------------------------------------------------------
-    def optimizer_before(self, *_: Any) -> None:
-        """An optimizer's step begins."""
-        self._optimizers += 1
+    def optimizer_before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An optimizer's step begins; `args` are those of the call."""
         step = self.step
         try:
+            self._optimizers.begin(args, kwargs)
             if step is not None and step.config.level == "mix":
                 step.add_loose_parent("optimizer")
         except Exception as error:
@@ -430,4 +431,4 @@ class Recorder:
 
     def optimizer_after(self, *_: Any) -> None:
         """An optimizer's step ends."""
-        self._optimizers = max(0, self._optimizers - 1)
+        self._optimizers.end()

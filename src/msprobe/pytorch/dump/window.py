@@ -18,6 +18,7 @@ from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
 from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
+from msprobe.pytorch.dump.module_dump import engine
 from msprobe.pytorch.dump.module_dump.fast_path import FastPathGuard
 from msprobe.pytorch.dump.module_dump.hooks import ModuleHooks, ScriptGuard
 from msprobe.pytorch.dump.module_dump.naming import all_modules, checked_models
@@ -67,6 +68,8 @@ class Window:
             guard.on()
             self._undo.append(hooks.remove)
             hooks.register(model)
+            if engine.is_loaded():
+                self._watch_engine(model)
             self._watch_reductions(model)
             self._tell_replicas(model)
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
@@ -92,6 +95,23 @@ class Window:
             self._state.mode = mode
         self._tell_compiled(model)
         return hooks.count
+
+    def _watch_engine(self, model: object) -> None:
+        """Modules of vLLM that are called in other ways than `module(...)`."""
+        recorder, state = self._recorder, self._state
+
+        def caller() -> str:
+            return state.open[-1].prefix if state.open else ""
+
+        part = engine.EngineModules(
+            model, recorder.hook_plan, recorder.module_before, recorder.module_after, recorder.skipped_module, caller
+        )
+        self._undo.append(part.off)
+        try:
+            part.on()
+        except Exception as error:  # another version of vLLM: its modules are recorded as far as they run hooks
+            let_through(error)
+            logger.warning(f"some modules of vLLM cannot be watched: {error!r}")
 
     def _watch_reductions(self, model: object) -> None:
         """Gradients that are reduced over the ranks are recorded once more; the observers stay until the step ends."""

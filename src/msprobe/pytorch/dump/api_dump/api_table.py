@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -18,7 +19,8 @@ from msprobe.config.values import nearest
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.ignoring import Ignored
-from msprobe.pytorch.dump.api_dump.operation_files import IGNORE, PREFIXES, SUPPORT, OperationFiles, read_operation_files
+from msprobe.pytorch.dump.api_dump.operation_files import IGNORE, OPERATORS, PREFIXES, SUPPORT, OperationFiles, read_operation_files
+from msprobe.pytorch.dump.api_dump.written import Written, written
 
 __all__ = ["PREFIXES", "Api", "ApiTable", "Unseen", "read_operations", "seen_by_mode"]
 
@@ -36,6 +38,7 @@ class Api:
         defaults: default values of those parameters.
         form: the form the call is recorded in, whatever form it had: (number of positional arguments, names of keyword arguments).
         ignored: what of its inputs and outputs is left out; None: nothing.
+        written: arguments that are recorded as outputs, since the call writes to them; None: what it returns is all.
     """
 
     prefix: str
@@ -46,6 +49,7 @@ class Api:
     form: tuple[int, tuple[str, ...]] | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
     ignored: Ignored | None = None
+    written: Written | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,7 @@ class ApiTable:
         watched = files.watched
         self.watch_aten = bool(watched.get("aten"))
         self._aten_names = frozenset(watched.get("aten") or ())
+        self._operator_patterns = tuple(watched.get(OPERATORS) or ())
         for category, home in _HOMES:
             # `abs` before `__abs__`, which is the same object: an operator is known by its spelling, not by its function.
             for name in sorted(watched.get(category) or (), key=lambda name: name.startswith("__")):
@@ -159,7 +164,7 @@ class ApiTable:
     def _tell_unknown_rules(self) -> None:
         """Rules of the user's for what is not watched: told, as far as it can be known."""
         known = {api.full for api in (*self.by_function.values(), *self.by_operator.values())}
-        known |= {f"{PREFIXES[category]}.{name}" for category, names in self.files.watched.items() for name in names}
+        known |= {f"{PREFIXES[of]}.{name}" for of, names in self.files.watched.items() if of in PREFIXES for name in names}
         prefixes = {*PREFIXES.values(), *self.files.custom}
         for rule in sorted(self.files.own_rules - known):
             prefix = next((p for p in prefixes if rule.startswith(f"{p}.")), None)
@@ -175,7 +180,7 @@ class ApiTable:
                 logger.warning(f'{IGNORE} in {self.files.source}: no API that is watched is called "{rule}"{hint}')
 
     def operator(self, function: Any) -> Api | None:
-        """The Api of a `torch.ops.aten` operator, with or without its overload; None for other objects."""
+        """The Api of a `torch.ops` operator that is watched, with or without its overload; None for other objects."""
         kind = type(function)
         if kind is torch_internals.OpOverload:
             packet = function.overloadpacket
@@ -183,12 +188,24 @@ class ApiTable:
             packet = function
         else:
             return None
-        namespace, _, name = packet._qualified_op_name.partition("::")
-        if namespace != "aten" or not self.watch_aten or not ("*" in self._aten_names or name in self._aten_names):
+        namespace, name = torch_internals.operator_name(packet)
+        if namespace != "aten":
+            return self._of_extension(function, packet, namespace, name)
+        if not self.watch_aten or not ("*" in self._aten_names or name in self._aten_names):
             return None
         api = self.aten.get(name)
         if api is None:
             api = self.aten[name] = self.api("Aten", name)
+        return api
+
+    def _of_extension(self, function: Any, packet: Any, namespace: str, name: str) -> Api | None:
+        """The Api of an operator that an extension registered; kept, since finding it out takes time."""
+        full = f"{namespace}.{name}"
+        if not any(fnmatchcase(full, pattern) for pattern in self._operator_patterns):
+            return None
+        writes, left_out = written(packet)
+        ignored = self.files.ignored.get(full, left_out)  # a rule of the user's replaces what the schema says
+        api = self.by_function[function] = Api(namespace, name, full, ignored=ignored, written=writes)
         return api
 
 

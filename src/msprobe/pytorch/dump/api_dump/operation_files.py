@@ -39,6 +39,9 @@ PREFIXES = {
 }
 """Category of support_wrap_ops.yaml -> prefix of entry names."""
 
+OPERATORS = "operators"
+"""Category of the operators that extensions register with torch, as `{namespace}.{name}`; the namespace is the prefix."""
+
 _PACKAGED = os.path.dirname(os.path.abspath(__file__))
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -165,10 +168,11 @@ def _kind(value: Any) -> str:
 
 
 def _why_no_category(key: str) -> str:
-    if key in PREFIXES:
+    known = (*PREFIXES, OPERATORS)
+    if key in known:
         return ""
-    close = nearest(key, tuple(PREFIXES))
-    return "is no category" + (f"; did you mean {close}?" if close else f"; known are {', '.join(PREFIXES)}")
+    close = nearest(key, known)
+    return "is no category" + (f"; did you mean {close}?" if close else f"; known are {', '.join(known)}")
 
 
 def _why_no_module(key: str) -> str:

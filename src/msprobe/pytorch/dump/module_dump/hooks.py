@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from msprobe.pytorch.dump.module_dump.naming import checked_models, named_module
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
 
-_KEY = "msprobe"
+HOOK_KEY = _KEY = "msprobe"
 """Under which our hooks stand in a module's dictionaries; torch's own keys are numbers."""
 
 
@@ -53,6 +53,26 @@ class _Before(_Hook):
             self._call(self._name, module, args, kwargs)
 
 
+class ByCaller(_Before):
+    """The same, of a module that stands in several places: which of its names a call has depends on the module that calls it.
+
+    Args:
+        call, name, module: what is called, the name where the caller is none of those, and the module.
+        names: name of a caller -> the name there.
+        caller: gives the name of the module that runs now.
+    """
+
+    __slots__ = ("_caller", "_names")
+
+    def __init__(self, call: Before, name: str, module: torch.nn.Module, names: Mapping[str, str], caller: Callable[[], str]) -> None:
+        super().__init__(call, name, weakref.ref(module))
+        self._names, self._caller = names, caller
+
+    def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if self._owner() is module and kwargs is not None:
+            self._call(self._names.get(self._caller(), self._name), module, args, kwargs)
+
+
 class _After(_Hook):
     """Called when a module's forward ends."""
 
@@ -76,6 +96,8 @@ class HookPlan:
         self._shape: list[Any] = []
         self._hooks: list[tuple[str, weakref.ref[torch.nn.Module], _Before, _After]] = []
         self._callbacks: tuple[Before, After] | None = None
+        self.engine: Any = None
+        """What engine.py has found in this model."""
 
     def of(self, model: object, before: Before, after: After) -> list[tuple[str, torch.nn.Module, _Before, _After]]:
         """(name, module, hooks) of everything inside the model or models.
@@ -91,8 +113,12 @@ class HookPlan:
                 return known
         made = [(name, module, *hook_pair(name, module, before, after)) for name, module in named_modules(model)]
         self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
-        self._shape, self._callbacks = shape, (before, after)
+        self._shape, self._callbacks, self.engine = shape, (before, after), None
         return made
+
+    def named(self) -> list[tuple[str, torch.nn.Module]]:
+        """Names and modules of the latest model."""
+        return [(name, module) for name, owner, _, _ in self._hooks if (module := owner()) is not None]
 
 
 class ModuleHooks:

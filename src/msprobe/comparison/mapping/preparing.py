@@ -1,0 +1,245 @@
+"""What a mapping file says of one side alone, done before anything is paired: an engine computes the tokens of several requests in one
+tensor, hands the residual on beside the hidden states, and has modules that the other side does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msprobe.comparison.alignment.places import RowPair
+from msprobe.comparison.alignment.side import path_of
+from msprobe.comparison.mapping.arrays import CannotCompose
+from msprobe.comparison.mapping.composed import ComposedRow, Part, absent_row, composed_row, shape
+from msprobe.comparison.mapping.names import match
+from msprobe.comparison.mapping.rules import SAME_PROMPT, How, Preparation, Select
+from msprobe.comparison.match import CallPair
+from msprobe.comparison.rows import Call, Row
+from msprobe.errors import DumpFormatError, UsageError
+from msprobe.format import layout
+
+_INTEGERS = ("torch.int64", "torch.int32")
+REPACKED = "the engine keeps no readable copy of this weight: it was repacked for its kernels"
+
+
+class Request(NamedTuple):
+    """Rows and positions of one request, ends excluded; `tokens` and `requests` of the whole step."""
+
+    number: int
+    rows: tuple[int, int]
+    positions: tuple[int, int]
+    tokens: int
+    requests: int
+
+
+def prepared(
+    calls: tuple[Sequence[Call], Sequence[Call]],
+    how: tuple[Preparation, Preparation],
+    dumps: tuple[Path, Path],
+    directories: tuple[Path, Path],
+    notes: list[str],
+) -> tuple[list[Call], list[Call]]:
+    """The calls of both sides, prepared.
+
+    Args:
+        calls: of target and golden side.
+        how: what the mapping file says of each.
+        dumps: their dump.json.
+        directories: where their tensor files lie.
+        notes: gets what the reader should know, one sentence each.
+
+    Raises:
+        UsageError: there is no such request.
+    """
+    length = [_sequence(known) for known in calls]
+    request: Request | None = None
+    for place, name in enumerate(("target", "golden run")):
+        if how[place].request is not None:
+            request = _request(dumps[place], how[place].request, calls[1 - place], directories[1 - place])
+            of = f"of the {request.requests} requests of the {name}'s step, number {request.number} is compared"
+            notes.append(f"{of}: rows {request.rows[0]} to {request.rows[1] - 1}")
+    sides = [_Side(one, directory, request, size) for one, directory, size in zip(how, directories, length, strict=True)]
+    made = [side.prepared(known) for side, known in zip(sides, calls, strict=True)]
+    for side, name in zip(sides, ("the target", "the golden run"), strict=True):
+        if side.left_out:
+            some = ", ".join(list(side.left_out)[:2]) + (" ..." if len(side.left_out) > 2 else "")
+            notes.append(f"the mapping file leaves out {sum(side.left_out.values())} values of {name}: {some}")
+    return made[0], made[1]
+
+
+def like_partners(pairs: Sequence[CallPair]) -> list[CallPair]:
+    """Values that stand for what an engine does not keep have the shape of what they are paired with: that is no difference."""
+    return [pair._replace(rows=tuple(_alike(both) for both in pair.rows)) if any(map(_is_absent, pair.rows)) else pair for pair in pairs]
+
+
+def _is_absent(both: RowPair) -> bool:
+    return isinstance(both.target, ComposedRow) and both.target.composition.nothing and both.golden is not None
+
+
+def _alike(both: RowPair) -> RowPair:
+    if both.target is None or both.golden is None or not _is_absent(both):
+        return both
+    return both._replace(target=both.target._replace(shape=both.golden.shape, value=both.golden.value))
+
+
+class _Side:
+    """One dump."""
+
+    def __init__(self, how: Preparation, directory: Path, request: Request | None, length: int | None) -> None:
+        self.how, self.directory, self.request, self.length = how, directory, request, length
+        self.patterns = [(pattern.split("."), values) for pattern, values in how.values.items()]
+        self.left_out: dict[str, int] = {}
+        """Call -> how many of its values."""
+
+    def prepared(self, calls: Sequence[Call]) -> list[Call]:
+        """The calls that are left, with other values."""
+        found: list[Call] = []
+        for call in calls:
+            rows = self._chosen(call)
+            if len(rows) < len(call.rows):
+                self.left_out[call.name] = len(call.rows) - len(rows)
+            if rows or not call.rows:
+                found.append(call._replace(rows=tuple(self._cut(row) for row in rows)))
+        return found
+
+    def _chosen(self, call: Call) -> list[Row]:
+        """The values that are compared; some are sums of what was recorded."""
+        if not call.parts.is_module:
+            return [] if self.how.modules_only else list(call.rows)
+        path = path_of(call.parts.base).split(".")
+        values: Mapping[str, tuple[str, ...]] | None = {}
+        for pattern, named in self.patterns:
+            if match(pattern, path) is not None and (named is None or len(pattern) == len(path)):
+                values = named
+                if named is None:
+                    return []
+        if not values or call.parts.direction != "forward":
+            return list(call.rows)
+        by_key = {row.key: row for row in call.rows}
+        rows = [self._sum(key, [by_key[part] for part in parts if part in by_key]) for key, parts in values.items()]
+        return [row for row in rows if row is not None]
+
+    def _sum(self, key: str, rows: Sequence[Row]) -> Row | None:
+        tensors = [row for row in rows if row.kind == "tensor"]
+        if not tensors:
+            return None
+        made = tensors[0]
+        if len(tensors) > 1:
+            try:
+                made = composed_row([Part(self.directory, row) for row in tensors], How(sum=True), made)
+            except CannotCompose:
+                return None
+        return made._replace(key=key)
+
+    def _cut(self, row: Row) -> Row:
+        """The rows of the request, or its positions."""
+        size = shape(row)
+        if not size or self.request is None:
+            return row
+        if row.role == "parameters":
+            row = row._replace(requires_grad="N/A")  # an engine computes no gradients, whatever the other side does
+            return absent_row(row, REPACKED)._replace(name=row.name) if self.how.request is not None and 0 in size else row
+        how: How | None = None
+        if self.how.request is not None:
+            if size[0] == self.request.tokens:
+                how = _rows(self.request.rows, size[0])
+            elif size[0] == self.request.requests:
+                how = _rows((self.request.number, self.request.number + 1), size[0])
+            like = row
+        elif self.how.sequence and len(size) > 1 and size[0] == 1 and size[1] == self.length:
+            first, last = self.request.positions
+            how = How(flatten=(0, 1), select=None if (first, last) == (0, size[1]) else Select(1, start=first, stop=last))
+            like = row._replace(shape=json.dumps(list(size[1:])))
+        if how is None:
+            return row
+        key = row.key
+        return composed_row([Part(self.directory, row)], how, like)._replace(key=key)
+
+
+def _rows(between: tuple[int, int], size: int) -> How | None:
+    """None where these are all rows: then nothing is cut, and statistics stay what they are."""
+    return None if between == (0, size) else How(select=Select(0, start=between[0], stop=between[1]))
+
+
+def _sequence(calls: Sequence[Call]) -> int | None:
+    """How long the sequence is that a model took in: the first integer tensor [1, length]."""
+    row = _ids(calls)
+    return (shape(row) or (0, 0))[1] if row is not None else None
+
+
+def _ids(calls: Sequence[Call]) -> Row | None:
+    for call in calls:
+        for row in call.rows:
+            size = shape(row)
+            if row.role == "input" and row.dtype in _INTEGERS and size is not None and len(size) == 2 and size[0] == 1:
+                return row
+    return None
+
+
+def _request(dump: Path, wanted: int | str | None, others: Sequence[Call], directory: Path) -> Request:
+    batch = _batch(dump)
+    requests = batch["requests"]
+    index = _index(requests, wanted, others, directory)
+    if index is None:
+        known = "; ".join(f"{number}: {one['id']}, {one['rows'][1] - one['rows'][0]} tokens" for number, one in enumerate(requests[:8]))
+        why = "none has the prompt of the other side" if wanted == SAME_PROMPT else f"there is no request {wanted!r}"
+        raise UsageError(f"{dump}: {why}; name one in the mapping file, under `request:`, by its number or id ({known})")
+    one = requests[index]
+    rows = (int(one["rows"][0]), int(one["rows"][1]))
+    first, last = one.get("positions") or (0, rows[1] - rows[0])
+    return Request(index, rows, (int(first), int(last)), int(batch["tokens"]), len(requests))
+
+
+def _batch(dump: Path) -> dict[str, Any]:
+    path = dump.with_name(layout.META)
+    try:
+        batch = json.loads(path.read_bytes()).get("batch")
+        if batch["requests"] and all(len(one["rows"]) == 2 for one in batch["requests"]) and batch["tokens"] is not None:
+            return dict(batch)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass
+    raise UsageError(f"{path} does not say which rows belong to which request (`batch`), so `request:` of the mapping file has no meaning")
+
+
+def _index(requests: Sequence[Any], wanted: int | str | None, others: Sequence[Call], directory: Path) -> int | None:
+    if isinstance(wanted, int):
+        return wanted if 0 <= wanted < len(requests) else None
+    if wanted != SAME_PROMPT:
+        return next((number for number, one in enumerate(requests) if one.get("id") == wanted), None)
+    if len(requests) == 1:
+        return 0
+    row = _ids(others)
+    if row is None:
+        return None
+    tokens = _tokens(row, directory)
+    if tokens is not None:
+        import xxhash
+
+        for number, one in enumerate(requests):
+            length = one.get("prompt_tokens")
+            fits = isinstance(length, int) and 0 < length <= len(tokens) // 4
+            if fits and xxhash.xxh64_hexdigest(tokens[: 4 * length]) == one.get("prompt"):
+                return number
+        return None
+    length = (shape(row) or (0, 0))[1]
+    fitting = [number for number, one in enumerate(requests) if one["rows"][1] - one["rows"][0] == length]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _tokens(row: Row, directory: Path) -> bytes | None:
+    """The token ids as int32, little-endian; None where no file holds them."""
+    from msprobe.format import tensor_file
+
+    name = row.data_name
+    if name is None or os.path.basename(name) != name:
+        return None
+    import numpy as np
+
+    try:
+        data = tensor_file.read(os.path.join(directory, name))
+    except (OSError, DumpFormatError):
+        return None
+    return np.frombuffer(data.data, f"<i{8 if data.dtype == 'int64' else 4}").astype("<i4").tobytes()

@@ -1,0 +1,134 @@
+"""What the callbacks of training frameworks share: when a step begins, pauses and ends, and which number it has."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from msprobe.errors import MissingPackageError, UsageError
+from msprobe.log import logger
+
+if TYPE_CHECKING:
+    from msprobe.pytorch.recording_context import Recording
+
+_FIELDS = ("config_path", "task", "dump_path", "level", "step")
+
+
+def needed(package: str, extra: str) -> Any:
+    """The package that an integration is for.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
+            raise  # it is there, and misses something itself
+        raise MissingPackageError(f"{package} is not installed, and MsprobeCallback is for it: pip install 'msprobe[{extra}]'") from None
+
+
+class Steps:
+    """The steps of a training that a callback begins and ends.
+
+    It can be pickled: the debugger of the process that it is unpickled in is made from the same arguments.
+
+    Args:
+        debugger: the PrecisionDebugger of the user; None: one is made from `fields`, or the one that is there is used.
+        fields: arguments of PrecisionDebugger.
+
+    Raises:
+        UsageError: both are given, or `debugger` is none.
+        ConfigError: as PrecisionDebugger.
+    """
+
+    def __init__(self, debugger: Any, fields: dict[str, Any]) -> None:
+        from msprobe.pytorch import PrecisionDebugger
+
+        given = [name for name in _FIELDS if fields.get(name) is not None]
+        if debugger is not None and not isinstance(debugger, PrecisionDebugger):
+            raise UsageError(f"MsprobeCallback(debugger): debugger is {type(debugger).__name__}, not a PrecisionDebugger")
+        if debugger is not None and given:
+            raise UsageError(f"MsprobeCallback(debugger, {given[0]}): give one of them; with a debugger its own configuration holds")
+        self._fields = {name: fields[name] for name in given}
+        self._has_own = debugger is None
+        self._recording: Recording | None = None
+        self._told_missing = False
+        if self._has_own:
+            PrecisionDebugger(**self._fields)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_recording": None}
+
+    def _session(self) -> Any:
+        """The session of this process; None, and told once, where the user's debugger is in another process."""
+        from msprobe.pytorch import PrecisionDebugger
+
+        if PrecisionDebugger._session is None:
+            if not self._has_own:
+                if not self._told_missing:
+                    self._told_missing = True
+                    logger.warning(
+                        "nothing is recorded: the PrecisionDebugger that MsprobeCallback was given is in another process; give it "
+                        "config_path instead of debugger, then each process has its own"
+                    )
+                return None
+            PrecisionDebugger(**self._fields)
+        return PrecisionDebugger._session
+
+    @property
+    def running(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._recording is not None
+
+    def begin(self, model: Any) -> None:
+        """A step begins; one that is running ends first."""
+        self.end()
+        session = self._session()
+        if session is None:
+            return
+        from msprobe.pytorch import PrecisionDebugger
+
+        recording = PrecisionDebugger.record(model)
+        recording.begin(model)
+        self._recording = recording
+
+    def pause(self) -> None:
+        """Nothing is recorded until `go_on`; the step is not over."""
+        if self._recording is not None:
+            from msprobe.pytorch import PrecisionDebugger
+
+            PrecisionDebugger.stop()
+
+    def go_on(self, model: Any) -> None:
+        """After `pause`."""
+        if self._recording is not None:
+            from msprobe.pytorch import PrecisionDebugger
+
+            PrecisionDebugger.start(model)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The step that is running ends, if there is one."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.end(error)
+
+    def count_from(self, done: int) -> None:
+        """The next step is number `done` (steps done before this training, from its checkpoint), unless numbers are higher already.
+
+        Numbers never go back: a second training in one process would write over the steps of the first.
+        """
+        session = self._session()
+        if session is None:
+            return
+        with session.lock:
+            if session.number < done:
+                session.number = done
+            elif session.number > done:
+                logger.info(f"step {session.number} is the first of this training, after {done} steps of its own count")
+
+    def explain(self, why: str) -> None:
+        """Why nothing was recorded, should the process end without a step."""
+        session = self._session()
+        if session is not None and not session.why_nothing:
+            session.why_nothing = why

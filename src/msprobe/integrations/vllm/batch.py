@@ -1,0 +1,47 @@
+"""Which rows of a step's tensors belong to which request: vLLM computes the tokens of several requests in one tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xxhash
+
+
+def batch_of(runner: Any, scheduler_output: Any) -> dict[str, Any]:
+    """What meta.json says under `batch`, from what lies on the host; nothing is read from a device.
+
+    Args:
+        runner: a GPUModelRunner that has prepared the inputs of this step.
+        scheduler_output: what its execute_model was given.
+
+    Returns:
+        `{"tokens": n, "requests": [{"id", "rows": [a, b], "positions": [first, last + 1], "prompt_tokens", "prompt"}]}`
+    """
+    batch = getattr(runner, "input_batch", None)
+    if batch is None:  # model runner V2 makes one for each step
+        batch = runner.execute_model_state.input_batch
+    scheduled = scheduler_output.num_scheduled_tokens
+    computed = getattr(batch, "num_computed_tokens_cpu", None)
+    if computed is None:
+        computed = getattr(batch, "num_computed_tokens_np", None)
+    requests: list[dict[str, Any]] = []
+    row = 0
+    for index, identity in enumerate(batch.req_ids[: batch.num_reqs]):
+        count = int(scheduled[identity])
+        request: dict[str, Any] = {"id": str(identity), "rows": [row, row + count]}
+        if computed is not None:
+            first = int(computed[index])
+            request["positions"] = [first, first + count]
+        request.update(_prompt(batch, index))
+        requests.append(request)
+        row += count
+    return {"tokens": row, "requests": requests}
+
+
+def _prompt(batch: Any, index: int) -> dict[str, Any]:
+    """How long the prompt is, and a fingerprint of its token ids: the id of a request is another in every run."""
+    lengths, tokens = getattr(batch, "num_prompt_tokens", None), getattr(batch, "token_ids_cpu", None)
+    if lengths is None or tokens is None:
+        return {}
+    length = int(lengths[index])
+    return {"prompt_tokens": length, "prompt": xxhash.xxh64_hexdigest(tokens[index, :length].astype("<i4").tobytes())}

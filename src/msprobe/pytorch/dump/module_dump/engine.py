@@ -1,0 +1,164 @@
+"""Modules of vLLM that are called in other ways than `module(...)`, so that no hook of theirs is run; they are recorded like all others.
+
+- A class that vLLM may compile has a `__call__` of its own, which calls `forward` directly (`LlamaModel`).
+- The head that gives the logits is never called: `lm_head.quant_method.apply(lm_head, x)` stands in its place.
+- One rotary embedding serves all layers: each call has the name that the calling layer knows it by.
+
+For the window, the first two have an attribute of their own, `forward` or `apply`, which goes by way of `torch.nn.Module.__call__` and so
+runs our hooks. Where anybody else has hooks there, which vLLM does not run, the module is left as it is and told as not recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.module_dump.hooks import HOOK_KEY, After, Before, ByCaller, HookPlan, hook_pair
+from msprobe.pytorch.dump.module_dump.naming import checked_models
+
+Skip = Callable[[str, str], None]
+
+_ENGINE = "vllm"
+_HEAD = "ParallelLMHead"
+_ABSENT = object()
+
+
+def is_loaded() -> bool:
+    """Whether this program uses vLLM."""
+    return _ENGINE in sys.modules
+
+
+class EngineModules:
+    """The part of one window.
+
+    Args:
+        model: as start() takes it.
+        plan: names and hooks of its modules, which are on.
+        before, after, skip: as for ModuleHooks.
+        caller: gives the name, without direction and number, of the module that runs now.
+    """
+
+    def __init__(self, model: object, plan: HookPlan, before: Before, after: After, skip: Skip, caller: Callable[[], str]) -> None:
+        self._model, self._plan, self._skip = model, plan, skip
+        self._before, self._after, self._caller = before, after, caller
+        self._undo: list[Callable[[], Any]] = []
+
+    def on(self) -> None:
+        """Watch from now on."""
+        found = self._plan.engine
+        if found is None:
+            named = self._plan.named()
+            bypassed = [one for one in named if _is_bypassed(one[1])]
+            found = self._plan.engine = bypassed, [one for one in named if _is_head(one[1])], list(_shared(self._model, named))
+        bypassed, heads, shared = found
+        for name, module in bypassed:
+            self._replace(module, "forward", self._through(name, module, module.forward))
+        for name, module in heads:
+            method = module.quant_method
+            self._replace(method, "apply", self._apply(name, module, method.apply))
+        for name, module, names in shared:
+            _, after = hook_pair(name, module, self._before, self._after)
+            torch_internals.put_module_hooks(module, HOOK_KEY, ByCaller(self._before, name, module, names, self._caller), after)
+
+    def off(self) -> None:
+        """Undo `on`."""
+        while self._undo:
+            self._undo[-1]()
+            self._undo.pop()
+
+    def _replace(self, owner: Any, attribute: str, value: Any) -> None:
+        variables = owner.__dict__
+        before = variables.get(attribute, _ABSENT)
+
+        def undo() -> None:
+            if variables.get(attribute) is value:
+                if before is _ABSENT:
+                    del variables[attribute]
+                else:
+                    variables[attribute] = before
+
+        self._undo.append(undo)
+        variables[attribute] = value
+
+    def _through(self, name: str, module: torch.nn.Module, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A `forward` that runs the module's hooks, and then the original one."""
+        running: set[int] = set()
+        told: list[bool] = []
+
+        @functools.wraps(original)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            thread = threading.get_ident()
+            if thread in running or torch_internals.is_compiling() or not self._may_call(name, module, told):
+                return original(*args, **kwargs)
+            running.add(thread)
+            try:
+                return torch.nn.Module.__call__(module, *args, **kwargs)
+            finally:
+                running.discard(thread)
+
+        return forward
+
+    def _apply(self, name: str, head: torch.nn.Module, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What a head's quantization method does, as a call of the head; the method may serve other modules as well."""
+        told: list[bool] = []
+
+        @functools.wraps(original)
+        def apply(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            if layer is not head or torch_internals.is_compiling() or not self._may_call(name, head, told):
+                return original(layer, *args, **kwargs)
+            before = head.__dict__.get("forward", _ABSENT)
+            head.__dict__["forward"] = functools.partial(original, head)
+            try:
+                return torch.nn.Module.__call__(head, *args, **kwargs)
+            finally:
+                if before is _ABSENT:
+                    head.__dict__.pop("forward", None)
+                else:
+                    head.__dict__["forward"] = before
+
+        return apply
+
+    def _may_call(self, name: str, module: torch.nn.Module, told: list[bool]) -> bool:
+        """Whether a call by way of the hooks runs nobody's but ours."""
+        free = torch_internals.only_hooks_of(module, HOOK_KEY)
+        if not free and not told:
+            told.append(True)
+            self._skip(name, "it has hooks of somebody else's, which vLLM does not run, and neither do we")
+        return free
+
+
+def _is_bypassed(module: torch.nn.Module) -> bool:
+    """Whether calling it calls `forward` and no hooks: a class that vLLM may compile, and does not."""
+    return module.__dict__.get("do_not_compile") is True and type(module).__call__ is not torch.nn.Module.__call__
+
+
+def _is_head(module: torch.nn.Module) -> bool:
+    method = module.__dict__.get("quant_method")
+    is_one = any(kind.__name__ == _HEAD for kind in type(module).__mro__)
+    return is_one and hasattr(method, "__dict__") and callable(getattr(method, "apply", None))
+
+
+def _shared(model: object, named: list[tuple[str, torch.nn.Module]]) -> Iterator[tuple[str, torch.nn.Module, dict[str, str]]]:
+    """Modules that stand in several places: the name of the first one, the module, and the name by the caller's."""
+    known = {id(module): name for name, module in named}
+    for prefix, root in checked_models(model):
+        places: dict[int, list[str]] = {}
+        modules = dict(root.named_modules(remove_duplicate=False))
+        for path, module in modules.items():
+            places.setdefault(id(module), []).append(path)
+        for identity, paths in places.items():
+            if len(paths) < 2 or identity not in known:
+                continue
+            module = modules[paths[0]]
+            names: dict[str, str] = {}
+            for path in paths:
+                outer = path.rpartition(".")[0]
+                name = f"Module.{prefix}{path}.{type(module).__name__}"
+                names.setdefault(f"Module.{prefix}{outer}.{type(modules[outer]).__name__}", name)
+            yield known[identity], module, names
