@@ -89,10 +89,20 @@ def odd_entries(shift: float, directory: Path | None = None) -> dict[str, Any]:
     return data
 
 
+@pytest.fixture(params=["in C", "in Python"])
+def in_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the lines are made in C."""
+    if request.param == "in Python":
+        monkeypatch.setattr(report_csv, "_lines", None)
+    elif report_csv._lines is None:
+        pytest.skip("installed without a compiler")
+    return bool(request.param == "in C")
+
+
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 @pytest.mark.parametrize("with_stack", [True, False])
 @pytest.mark.parametrize("shift", [0.0, 1e-9, 1.0])
-def test_the_text_of_a_pair(tmp_path: Path, task: str, with_stack: bool, shift: float) -> None:
+def test_the_text_of_a_pair(tmp_path: Path, task: str, with_stack: bool, shift: float, in_c: bool) -> None:
     stack = {"Functional.op.0.forward": ['File "a, b".py, line 3, in f, \n x = "é"'], "Torch.op.7.forward": []} if with_stack else None
     paths = []
     for side, by in (("a", shift), ("b", 0.0)):
@@ -113,9 +123,21 @@ def test_checksums(tmp_path: Path) -> None:
     assert "".join(report_csv.text_of(compared)) == expected(compared)
 
 
-def test_many_rows_come_in_pieces(tmp_path: Path) -> None:
+def test_many_rows_come_in_pieces(tmp_path: Path, in_c: bool) -> None:
     data = {f"Torch.op.{number}.forward": api([tensor(number + 0.1)] * 3, [tensor(number * 1e-6)]) for number in range(1500)}
     paths = [write_dump(tmp_path / side, data) for side in "ab"]
     compared = examine(DumpPair(paths[0], paths[1], None, ""))
     pieces = list(report_csv.text_of(compared))
-    assert len(pieces) == 4 and "".join(pieces) == expected(compared)
+    assert len(pieces) == (3 if in_c else 4) and "".join(pieces) == expected(compared)
+
+
+def test_stacks_of_many_calls(tmp_path: Path, in_c: bool) -> None:
+    """Calls that share a line of code, that have their own, an empty one, none, or that of their forward call."""
+    frames = [f'File "m.py", line {number}, in f, \n y = x' for number in range(3)]
+    stack = {f"Torch.op.{number}.forward": [frames[number // 2 % 3]] for number in range(12)}
+    stack["Torch.op.5.forward"] = []
+    data = {f"Torch.op.{number}.forward": api([tensor(number + 0.1), tensor(1.0)], [tensor(2.0)]) for number in range(14)}
+    data |= {f"Torch.op.{number}.backward": {"input": [tensor(1.0)], "output": [tensor(2.0)]} for number in range(14)}
+    paths = [write_dump(tmp_path / side, data, stack=stack) for side in "ab"]
+    compared = examine(DumpPair(paths[0], paths[1], None, ""))
+    assert "".join(report_csv.text_of(compared)) == expected(compared)

@@ -124,7 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
         cluster=arguments.cluster,
     )
     with progress_bar() as progress:
-        outcome = compare(arguments.target_path, arguments.golden_path, arguments.output_path, options, progress)
+        outcome = compare(
+            arguments.target_path, arguments.golden_path, arguments.output_path, options, progress, last=getattr(arguments, "ends", False)
+        )
     show(describe(outcome))
     for problem in problems(outcome):
         fail(problem, "msprobe compare")

@@ -23,6 +23,8 @@ def compare(
     output: str | Path = "./output",
     options: Options = DEFAULTS,
     progress: Progress | None = None,
+    *,
+    last: bool = False,
 ) -> Outcome:
     """Compares two dumps and writes the CSV files.
 
@@ -31,6 +33,7 @@ def compare(
         output: directory for the results, made if need be.
         options: how to pair, to measure and to report.
         progress: called with the number of pairs done, that of all, and the title of the last one.
+        last: the process ends after this and need not give back its memory; for the command line.
 
     Raises:
         UsageError: the paths are not of one kind, hold no dump, or none of the pairs can be compared.
@@ -39,7 +42,7 @@ def compare(
     """
     plan, units = _units(target, golden, Path(output), options)
     stamp = units[0].stamp if units else report_csv.timestamp()
-    results = _results(plan, units, options, progress)
+    results = _results(plan, units, options, progress, last)
     reports = [result for result in results if isinstance(result, PairReport)]
     failures = [result for result in results if isinstance(result, Failure)]
     outcome = Outcome(plan, tuple(reports), tuple(failures))
@@ -86,10 +89,10 @@ def _units(target: str | Path, golden: str | Path, output: Path, options: Option
     return plan, [Unit(pair, _directory(output, plan, pair), stamp, options, urls.get(place)) for place, pair in pairs]
 
 
-def _results(plan: Plan, units: Sequence[Unit], options: Options, progress: Progress | None) -> list[PairReport | Failure]:
+def _results(plan: Plan, units: Sequence[Unit], options: Options, progress: Progress | None, last: bool) -> list[PairReport | Failure]:
     """One for each pair, of the plan's own pairs."""
     if plan.level == "file" and options.cluster is None:
-        return [do(units[0])]
+        return [do(units[0], last=last)]
     if options.cluster is not None:
         from msprobe.comparison import cluster
 

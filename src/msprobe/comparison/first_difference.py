@@ -103,8 +103,9 @@ class _Search:
         self.accept_dtype = accept_dtype
         self.parents = parents
         self.golden_parents = golden_parents
-        self.by_name = {call.name: call for call in order}
-        self.index = {call.name: i for i, call in enumerate(order)}
+        names = [call.name for call in order]
+        self.by_name = dict(zip(names, order, strict=True))
+        self.index = dict(zip(names, range(len(names)), strict=True))
         self.first_dtype = next((i for i, call in enumerate(order) if call.dtype_differs), len(order))
 
     def run(self, bound: Agreement, *, attributes: bool = True) -> FirstDifference | None:

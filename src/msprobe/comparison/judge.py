@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from msprobe.comparison import thresholds
@@ -33,6 +34,11 @@ class Verdict(NamedTuple):
 
 
 _PASS = Verdict("pass", ())
+_passing: Callable[..., list[int]] | None
+try:
+    from msprobe.comparison.judging._verdicts import passing as _passing
+except ImportError:  # installed without a compiler
+    _passing = None
 _SAME, _ROUNDING, _DIFFERENT = Agreement.SAME, Agreement.ROUNDING, Agreement.DIFFERENT
 _TARGET_ONLY = Verdict("unmatched", ("unmatched: the golden dump has no such value.",))
 _GOLDEN_ONLY = Verdict("unmatched", ("unmatched: the target dump has no such value.",))
@@ -98,7 +104,19 @@ def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str], ac
     """
     explained = _explained(calls)
     by_name = _ByName(calls)
-    return [_judge_call(call, mode, by_name, explained, starts, accept_dtype) for call in calls]
+    if _passing is None:
+        return [_judge_call(call, mode, by_name, explained, starts, accept_dtype) for call in calls]
+    passing = _passing([*calls], mode != "md5")
+    return [
+        all_pass(rows) if rows >= 0 else _judge_call(call, mode, by_name, explained, starts, accept_dtype)
+        for call, rows in zip(calls, passing, strict=True)
+    ]
+
+
+@cache
+def all_pass(rows: int) -> tuple[Verdict, ...]:
+    """The verdicts of a call of so many rows that all pass, none of which was lost; always the same object."""
+    return (_PASS,) * rows
 
 
 class _ByName:

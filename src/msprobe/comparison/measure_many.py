@@ -6,14 +6,11 @@ on which of the two ways measured it.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, summarise
-from msprobe.comparison.csv_text import Cells, spell_array
+from msprobe.comparison.csv_text import Cells, dumped_floats, spell_array
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.measure import Agreement, Measure, Measurer, rounding_of
 from msprobe.comparison.measure_statistics import SAME, StatisticsMeasurer
@@ -48,7 +45,7 @@ def measure_calls(pairs: Sequence[CallPair], measurer: Measurer, elsewhere: Coll
     """
     if _measured is not None and isinstance(measurer, StatisticsMeasurer):
         types = (Measure, Measured, MeasuredCall, Cells)
-        context = (measurer, elsewhere, instead, SAME, rounding_of, _spelled, summarise, _SPECIAL, tuple(Agreement), types)
+        context = (measurer, elsewhere, instead, SAME, rounding_of, dumped_floats, summarise, _SPECIAL, tuple(Agreement), types)
         calls: list[MeasuredCall] = []
         for start in range(0, len(pairs), _CALLS_AT_ONCE):
             calls += _measured([*pairs[start : start + _CALLS_AT_ONCE]], context)
@@ -77,13 +74,6 @@ def measure_calls(pairs: Sequence[CallPair], measurer: Measurer, elsewhere: Coll
     if later is not None:
         later.measure()
     return [summarise(pair, found) for pair, found in zip(pairs, measures, strict=True)]
-
-
-def _spelled(numbers: bytes) -> bytes:
-    """A JSON list of float64, all finite."""
-    values = array("d")
-    values.frombytes(numbers)
-    return orjson.dumps(values.tolist())
 
 
 class _Later:

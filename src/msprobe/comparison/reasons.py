@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requires_grad_differs
-from msprobe.comparison.judge import DTYPE, SCALAR, Verdict
+from msprobe.comparison.judge import DTYPE, SCALAR, Verdict, all_pass
 from msprobe.comparison.judging.absent import REASON as ABSENT
 from msprobe.comparison.judging.accepted import is_accepted
 from msprobe.comparison.measure import CONTRADICTION
@@ -44,6 +44,8 @@ def reasons(calls: Sequence[MeasuredCall], verdicts: Sequence[Sequence[Verdict]]
     counts: dict[str, int] = {}
     examples: dict[str, str] = {}
     for call, group in zip(calls, verdicts, strict=True):
+        if group is all_pass(len(group)):
+            continue
         for row, verdict in zip(call.rows, group, strict=True):
             if verdict.result not in ("error", "unmatched") and not (row.measure is not None and row.measure.lost):
                 continue

@@ -6,16 +6,17 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
-from msprobe.comparison.csv_text import cell, harmless, joined, lines_of, spell
+from msprobe.comparison.csv_text import cell, dumped_floats, harmless, joined, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging import reference
+from msprobe.comparison.reports.new_file import new_file
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
 
@@ -34,7 +35,13 @@ _TAIL = ("Requires_grad Consistent", "Result", "Err_message")
 _STACK = "NPU_Stack_Info"
 _DATA_NAME = "Data_name"
 _MISSING = ("N/A",) * 4
+_lines: Callable[..., list[str]] | None
+try:
+    from msprobe.comparison._csv_rows import lines as _lines
+except ImportError:  # installed without a compiler
+    _lines = None
 _AT_ONCE = 2000
+_CALLS_AT_ONCE = 500
 _KEPT_STACKS = 4000
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
@@ -120,6 +127,11 @@ def text_of(compared: Compared) -> Iterator[str]:
         yield from lines_of(rows_of(compared))
         return
     maker = _Lines(compared)
+    if _lines is not None and compared.mode == "statistics":
+        for start in range(0, len(compared.calls), _CALLS_AT_ONCE):
+            stop = start + _CALLS_AT_ONCE
+            yield from _lines([*compared.calls[start:stop]], [*map(tuple, compared.verdicts[start:stop])], maker.context)
+        return
     count = 0
     for call, group in zip(compared.calls, compared.verdicts, strict=True):
         maker.add(call, group)
@@ -144,27 +156,28 @@ class _Lines:
         self._rows: list[tuple[str, str, bool]] = []
         self._numbers: list[tuple[Any, ...]] = []
         self._metrics: list[Sequence[Any]] = []
+        # What the twin in C needs to know.
+        self.context = (self._kinds, _middle, self._ends, _end, self._stacks, self._stack, self._line, dumped_floats)
 
     def add(self, call: MeasuredCall, verdicts: Sequence[Verdict]) -> None:
         """Takes the rows of one call."""
         mode, kinds, ends, numbers = self._mode, self._kinds, self._ends, self._numbers
-        stack = "" if self._stacks is None else self._stack(call, self._stacks)
+        stack = self._stack(call)
         later = stack and ",N/A"
         for row, verdict in zip(call.rows, verdicts, strict=True):
             (ours, theirs), measure = row
             if measure is None or ours is None or theirs is None:
-                raw = None if self._stacks is None else "N/A" if stack is later else _stack_cell(call, self._stacks, {})
-                self._rows.append((",".join(map(_field, _cells(row, verdict, mode, self._unmatched, raw))) + "\n", "", False))
+                self._rows.append((self._line(call, row, verdict, stack is not later), "", False))
                 stack = later
                 continue
             kind = (ours.dtype, theirs.dtype, ours.shape, theirs.shape, ours.requires_grad, theirs.requires_grad)
             middle = kinds.get(kind)
             if middle is None:
-                middle = kinds[kind] = ",".join(map(cell, kind))
+                middle = kinds[kind] = _middle(kind)
             same = ours.requires_grad == theirs.requires_grad
             end = ends.get((same, verdict))
             if end is None:
-                end = ends[same, verdict] = f",{same},{verdict.result},{cell(_messages(verdict))}"
+                end = ends[same, verdict] = _end((same, verdict))
             name = _name_cell(ours.name)
             other = name if ours.name == theirs.name else _name_cell(theirs.name)
             if mode == "statistics":
@@ -197,15 +210,33 @@ class _Lines:
         self._rows, self._numbers, self._metrics = [], [], []
         return "".join(parts)
 
-    def _stack(self, call: MeasuredCall, stacks: Mapping[str, Sequence[str]]) -> str:
-        """The field of the first row of a call, with the comma before it."""
-        frames = frames_of(call.name, stacks) if call.pair.target is not None else ()
+    def _line(self, call: MeasuredCall, row: Measured, verdict: Verdict, is_first: bool) -> str:
+        """The line of any row, as `rows` has it."""
+        stack = None if self._stacks is None else _stack_cell(call, self._stacks, {}) if is_first else "N/A"
+        return ",".join(map(_field, _cells(row, verdict, self._mode, self._unmatched, stack))) + "\n"
+
+    def _stack(self, call: MeasuredCall) -> str:
+        """The field of the first row of a call, with the comma before it; "" without such a column."""
+        if self._stacks is None:
+            return ""
+        frames = frames_of(call.name, self._stacks) if call.pair.target is not None else ()
         found = self._stack_text.get(id(frames))
         if found is None:
             if len(self._stack_text) > _KEPT_STACKS:
                 self._stack_text.clear()
             found = self._stack_text[id(frames)] = "," + (cell(repr(list(frames))) if frames else "N/A")
         return found
+
+
+def _middle(kind: tuple[str, ...]) -> str:
+    """dtype, shape and requires_grad of both sides."""
+    return ",".join(map(cell, kind))
+
+
+def _end(key: tuple[bool, Verdict]) -> str:
+    """What stands behind the numbers. `key`: whether requires_grad is consistent, and the verdict."""
+    same, verdict = key
+    return f",{same},{verdict.result},{cell(_messages(verdict))}"
 
 
 def _name_cell(name: str) -> str:
@@ -277,7 +308,7 @@ def timestamp() -> str:
 def write(directory: Path, stem: str, suffix: str, header: Iterable[str], lines: Iterable[Sequence[Any]]) -> Path:
     """Writes `{stem}_{suffix}.csv` (UTF-8, LF) into `directory`, which is made if need be; an existing file is never overwritten.
 
-    Returns the path written. Raises OSError; then no file is left.
+    Returns the path written; until the file is complete its name ends in `.part`. Raises OSError; then no file is left.
     """
     return write_text(directory, f"{stem}_{suffix}", chain(lines_of(iter([tuple(header)])), lines_of(iter(lines))))
 
@@ -289,28 +320,10 @@ def write_pair(directory: Path, stem: str, suffix: str, compared: Compared) -> P
 
 def write_text(directory: Path, name: str, parts: Iterable[str]) -> Path:
     """Writes text into a new file `{name}.csv`; see `write`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path, stream = _create(directory, name)
-    try:
-        with stream:
-            stream.writelines(parts)
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # writing does not know the name
-            error.filename = str(path)
-        raise
+    with new_file(directory, name, "csv") as (path, stream):
+        # A dump may hold text that UTF-8 cannot spell (half of a surrogate pair).
+        stream.writelines(part.encode("utf-8", "backslashreplace") for part in parts)
     return path
-
-
-def _create(directory: Path, name: str) -> tuple[Path, TextIO]:
-    counter = 0
-    while True:
-        path = directory / (f"{name}_{counter}.csv" if counter else f"{name}.csv")
-        try:
-            # A dump may hold text that UTF-8 cannot spell (half of a surrogate pair).
-            return path, open(path, "x", encoding="utf-8", errors="backslashreplace", newline="", buffering=1 << 20)
-        except FileExistsError:
-            counter += 1
 
 
 __all__ = ["columns", "header", "rows", "rows_of", "text_of", "timestamp", "write", "write_pair"]

@@ -36,11 +36,11 @@ class Unit:
     urls: tuple[str, ...] | None = None
 
 
-def do(unit: Unit) -> PairReport:
-    """Compares one pair. Raises what compare_pair raises."""
+def do(unit: Unit, *, last: bool = False) -> PairReport:
+    """Compares one pair. Raises what compare_pair raises. `last`: see there."""
     with without_collector():
         if unit.urls is None:
-            return compare_pair(unit.pair, unit.output, unit.stamp, unit.options)
+            return compare_pair(unit.pair, unit.output, unit.stamp, unit.options, last=last)
         return _do_fetched(unit, unit.urls)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from msprobe.comparison.alignment.reordered import _marks_of
 from msprobe.comparison.alignment.side import Parents
 from msprobe.comparison.match import Around, Matching, align
-from msprobe.comparison.rows import calls_of
+from msprobe.comparison.names import parse
+from msprobe.comparison.rows import Call, Row, calls_of
 
 from ..dumps import Json, api, backward, frame, module, tensor
 
@@ -124,3 +130,35 @@ def test_what_stands_under_one_heading_pairs_by_when_it_ran() -> None:
     found = partner(aligned(target, golden, (ours, theirs)))
     assert found["Torch._foreach_norm.0.forward"] is None
     assert found["Torch._foreach_norm.1.forward"] == "Torch._foreach_norm.0.forward"
+
+
+def test_marks_in_c() -> None:
+    """What differs between two sides, found in C, is what Python finds, for values and checksums of all kinds."""
+    marks = pytest.importorskip("msprobe.comparison.alignment._marks").differing
+    rng = random.Random(0)
+    statistics = [
+        (1.0, 2.0, 3.0, 4.0),
+        (1.0, 2.0, 3.0, 5.0),
+        (1, 2, 3, 4),
+        (0.0, 0.0, 0.0, 0.0),
+        (None,) * 4,
+        (1.0, 1.0, None, 2.0),
+        ("a",) * 4,
+    ]
+
+    def call(number: int) -> Call:
+        rows = []
+        for place in range(rng.randrange(4)):
+            kind, role, md5 = (
+                rng.choice(["tensor", "scalar"]),
+                rng.choice(["input", "output", "parameters"]),
+                rng.choice([None, None, "a", 5]),
+            )
+            numel = rng.choice([0, 1, 6, 6, 6, None, True, 1.0, 10**30])
+            rows.append(Row("", f"{role}.{place}", role, kind, "d", "[]", "N/A", rng.choice(statistics), numel, md5, None))
+        return Call(f"Torch.a.{number}.forward", parse(f"Torch.a.{number}.forward"), tuple(rows))
+
+    for _ in range(300):
+        calls: list[Call | None] = [call(number) for number in range(rng.randrange(6))]
+        others = [mine if rng.random() < 0.3 else None if rng.random() < 0.1 else call(number) for number, mine in enumerate(calls)]
+        assert marks(calls, others) == (_marks_of(calls, others, 0), _marks_of(calls, others, 1))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from msprobe.comparison.alignment.side import Side
 from msprobe.comparison.rows import Call, Row
 
 _SHIFT = 3
+_marks: Callable[..., tuple[dict[Hashable, int], dict[Hashable, int]]] | None
+try:
+    from msprobe.comparison.alignment._marks import differing as _marks
+except ImportError:  # installed without a compiler
+    _marks = None
 
 
 def reordered(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[str], kinds: Sequence[Hashable]) -> dict[int, int | None]:
@@ -27,12 +32,8 @@ def reordered(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[st
         Places of the target -> places of the golden dump, None for no partner, where it is not the same place; empty nearly always.
     """
     votes: Counter[tuple[int, int]] = Counter()
-    places: dict[Hashable, int] = {}
-    for mark, j in _differing(sides, ours, theirs, 1).items():
-        places[mark] = j
-    if not places:
-        return {}
-    for mark, i in _differing(sides, ours, theirs, 0).items():
+    mine, places = _differing(sides, ours, theirs)
+    for mark, i in mine.items():
         j = places.get(mark, -1)
         if i >= 0 <= j and i != j and kinds[i] == kinds[j]:
             votes[i, j] += 1
@@ -54,23 +55,25 @@ def reordered(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[st
 
 def may_be_reordered(sides: tuple[Side, Side], names: Sequence[str]) -> bool:
     """Whether `reordered` can find anything among calls of equal names: a value that two calls of one base have each other's."""
-    places = _differing(sides, names, names, 1)
-    if not places:
-        return False
+    mine, places = _differing(sides, names, names)
     calls = sides[0].calls
-    for mark, i in _differing(sides, names, names, 0).items():
-        j = places.get(mark, -1)
+    for mark in mine.keys() & places.keys():
+        i, j = mine[mark], places[mark]
         if i >= 0 <= j and i != j and calls[names[i]].parts.base == calls[names[j]].parts.base:
             return True
     return False
 
 
-def _differing(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[str], side: int) -> dict[Hashable, int]:
-    """What one side takes in and the other does not at the same place, -> the place; -1 where it is not alone."""
-    target, golden = sides[0].calls, sides[1].calls
+def _differing(sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[str]) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
+    """What one side takes in and the other does not at the same place, -> the place; -1 where it is not alone. Of both sides."""
+    calls = [*map(sides[0].calls.get, ours)]
+    others = [*map(sides[1].calls.get, theirs)]
+    return _marks(calls, others) if _marks is not None else (_marks_of(calls, others, 0), _marks_of(calls, others, 1))
+
+
+def _marks_of(calls: Sequence[Call | None], others: Sequence[Call | None], side: int) -> dict[Hashable, int]:
     found: dict[Hashable, int] = {}
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        mine, other = target.get(a), golden.get(b)
+    for index, (mine, other) in enumerate(zip(calls, others, strict=True)):
         if mine is other or mine is None or other is None or mine.rows == other.rows:
             continue
         for rows in zip(mine.rows, other.rows):  # noqa: B905 - what one has more of is in no pair

@@ -1,0 +1,3 @@
+from typing import Any
+
+def lines(calls: list[Any], verdicts: list[Any], context: tuple[Any, ...], /) -> list[str]: ...

@@ -1,0 +1,3 @@
+from typing import Any
+
+def differing(calls: list[Any], others: list[Any], /) -> tuple[dict[Any, int], dict[Any, int]]: ...

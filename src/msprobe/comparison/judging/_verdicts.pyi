@@ -1,0 +1,3 @@
+from typing import Any
+
+def passing(calls: list[Any], values: bool, /) -> list[int]: ...
