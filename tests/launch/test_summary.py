@@ -69,5 +69,6 @@ def test_every_outcome_is_one_line(events: list[dict[str, Any]], said: str) -> N
 
 
 def test_a_rank_that_was_killed_stands_beside_the_others() -> None:
-    lines = summary([event("recording", 2, models="Net", root="/d", step=0), event("recording", 1, models="Net", root="/d", step=0), report(1)])
+    begun = [event("recording", pid, models="Net", root="/d", step=0) for pid in (2, 1)]
+    lines = summary([*begun, report(1)])
     assert lines[0].startswith("recorded 2 steps") and lines[-1].startswith("process 2 was cut off")
