@@ -2,6 +2,7 @@
 #
 #   make demo      train a tiny model twice, the second time with a fault, and have the fault found
 #   make test      the tests                (PYTEST_ARGS='-k name' and the like are passed on)
+#   make test-slow the tests marked slow    (more of what make test does: other models, more moments of a crash, real interpreters)
 #   make lint      ruff and mypy
 #   make bench     what recording costs     (minutes; see benchmarks/README.md)
 #
@@ -22,7 +23,7 @@ HAS_TORCH := import torch; assert tuple(map(int, torch.__version__.split(".")[:2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test test-slow lint bench clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -33,6 +34,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-slow: $(READY)
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

@@ -244,3 +244,21 @@ def test_many_notes_do_not_flood_the_terminal(tmp_path: Path, capsys: Captured) 
     run(tmp_path / "a", tmp_path / "a", tmp_path)
     notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
     assert len(notes) == 6 and notes[-1] == "note: ... and 4 more notes"
+
+
+def test_where_the_files_of_many_pairs_lie(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from comparison.dumps import api, tensor, write_dump
+
+    for side in "tg":
+        for step in range(2):
+            for rank in range(2):
+                write_dump(tmp_path / side / f"step{step}" / f"rank{rank}", {"Torch.a.0.forward": api([tensor()], [tensor()])})
+    places = {"root": ("", "step*/"), "step": ("step1", "")}
+    for name, (inner, star) in places.items():
+        assert main(["compare", "-tp", str(tmp_path / "t" / inner), "-gp", str(tmp_path / "g" / inner), "-o", str(tmp_path / name)]) == 0
+        told = capsys.readouterr().out
+        if name == "root":
+            assert f"results: {tmp_path / name}/{star}*compare_result_*.csv (4 files)" in told
+        else:
+            assert told.count("result: ") == 2
+    assert len(list((tmp_path / "root").glob("step*/*compare_result_*.csv"))) == 4

@@ -132,3 +132,25 @@ def test_every_command_has_a_module_with_both_functions() -> None:
         module = importlib.import_module(f"msprobe.cli.{name}")
         assert callable(module.add_arguments) and callable(module.run)
         assert re.match(r"[a-z]", text)
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["compare", "--htlm"], "did you mean --html?"),
+        (["compare", "-tp", "a", "-gp", "b", "--excat-zero"], "did you mean --exit-zero?"),
+        (["compare", "--accept_dtype"], "did you mean --accept-dtype?"),
+        (["compare", "--jbos=3"], "did you mean --jobs?"),
+        (["merge_result", "-i", "a", "--output_dri", "b"], "did you mean --output_dir?"),
+        (["--vesrion"], "did you mean --version?"),
+        (["comapre"], "did you mean compare?"),
+    ],
+)
+def test_the_nearest_option_is_named(argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(argv) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_nothing_is_suggested_where_nothing_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--colour-of-the-sky"]) == cli.main(["compare", "-tp", "a", "-gp", "b", "surplus"]) == 2
+    assert "did you mean" not in capsys.readouterr().err

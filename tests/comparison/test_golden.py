@@ -233,3 +233,37 @@ def test_debug_json_gives_one_row_per_value(tmp_path: Path) -> None:
     assert list(ours) == ["x2.0.debug", "x2_grad.0.debug.a.0"]
     for column in METRICS:
         assert equal_cells(theirs["x2.0.debug"][column], ours["x2.0.debug"][column])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_sample_of_two_ranks(rank: int, tmp_path: Path) -> None:
+    """Its results are workbooks, in which a number has 16 digits and a bool is 0 or 1; what follows from the fault is a warning in ours."""
+    from comparison.test_merge import sheets
+
+    compare(GOLDEN / "multirank" / "target", GOLDEN / "multirank" / "golden", tmp_path)
+    (workbook,) = (GOLDEN / "multirank" / "result").glob(f"compare_result_rank{rank}_*.xlsx")
+    (written,) = tmp_path.glob(f"compare_result_rank{rank}_*.csv")
+    header, *lines = sheets(workbook)["Sheet1"]
+    with open(written, encoding="utf-8", newline="") as stream:
+        ours = list(csv.DictReader(stream))
+    assert list(ours[0]) == header and len(ours) == len(lines)
+    follow = {0: ["Torch.sub.0"], 1: ["Distributed.all_reduce.1", "Torch.sub.0"]}[rank]
+    for line, row in zip(lines, ours, strict=True):
+        theirs = dict(zip(header, line, strict=True))
+        follows = row["Result"] != theirs["Result"]
+        assert not follows or (row["Result"] == "warning" and row["NPU Name"].startswith(tuple(follow)))
+        for column in header:
+            assert _alike(row[column], theirs[column]) or (column in ("Result", "Err_message") and follows), (row["NPU Name"], column)
+
+
+def _alike(ours: str, theirs: str) -> bool:
+    if ours == theirs:
+        return True
+    if ours in ("True", "False"):
+        return theirs == str(int(ours == "True"))
+    if ours.startswith("["):  # messages of theirs, and behind them those of ours
+        return [text for text in json.loads(ours) if not text.startswith(BESIDES)] == json.loads(theirs)
+    try:
+        return math.isclose(float(ours), float(theirs), rel_tol=1e-15)
+    except ValueError:
+        return False

@@ -317,3 +317,14 @@ def test_a_cell_may_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
     for path in source.glob("compare_result_rank*.csv"):
         path.write_text(path.read_text().replace("Torch.", "Torch." + "x" * 140_000, 1))
     assert any(len(name) > 140_000 for name in merged_of(source, tmp_path / "o")[0].names)
+
+
+def test_without_a_configuration_all_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from msprobe.cli.main import main
+
+    assert main(["merge_result", "-i", str(SAMPLE / "result"), "-o", str(tmp_path / "o")]) == 0
+    assert "result: " in capsys.readouterr().out
+    (tmp_path / "empty.yaml").write_text("")
+    assert main(["merge_result", "-i", str(SAMPLE / "result"), "-o", str(tmp_path / "e"), "-config", str(tmp_path / "empty.yaml")]) == 0
+    names = [sorted(path.name.partition("merge_")[2][14:] for path in (tmp_path / place).iterdir()) for place in "oe"]
+    assert names[0] == names[1]

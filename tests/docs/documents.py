@@ -15,6 +15,7 @@ TRANSLATED = [
         "recording.md",
         "files.md",
         "custom_apis.md",
+        "enable.md",
         "isolate.md",
         "load.md",
         "python_api.md",

@@ -152,7 +152,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
 
 def check(expected: Expected, ran: Ran) -> None:
     assert ran.codes == (0, 0), ran.enabled
-    assert ran.enabled == ran.plain  # warnings too: `step 3 was not ended by step()` would be one
+    assert "[WARNING]" not in ran.enabled  # `step 3 was not ended by step()` would be one
+    if not expected.slow:  # trainers print how long they take
+        assert ran.enabled == ran.plain
     steps = layout.steps(ran.dump)
     assert list(steps) == list(range(expected.steps or 0))
     for step in steps.values():

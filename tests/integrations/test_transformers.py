@@ -69,8 +69,8 @@ def test_micro_batches_that_are_left_over(tmp_path: Path, run: Run) -> None:
     """Two epochs of six batches with steps of four: the rest of each epoch is a step of its own, as it is for the Trainer."""
     made = trainer(tmp_path, callback(tmp_path), gradient_accumulation_steps=4, max_steps=-1, num_train_epochs=2)
     made.train()
-    assert made.state.global_step == 4
-    assert [forwards(run, step) for step in run.steps] == [4, 2, 4, 2]
+    assert made.state.global_step in (2, 4)  # before transformers 5 the rests did not count for its limit
+    assert [forwards(run, step) for step in run.steps] == [4, 2, 4, 2][: made.state.global_step]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"gradient_accumulation_steps": 2, "eval_strategy": "steps", "eval_steps": 2}, {"bf16": True}])
@@ -160,7 +160,7 @@ class Breaks(Trainer):
         result = super().training_step(model, inputs, *more, **others)
         if self.at is not None and self.state.global_step == self.at[0]:
             kind, self.at = self.at[1], None
-            raise kind("the device is out of memory.")
+            raise kind("CUDA out of memory.")
         return result
 
 
@@ -250,6 +250,24 @@ def test_a_missing_package_is_one_message() -> None:
     with pytest.raises(ImportError, match=r"pip install 'msprobe\[transformers\]'") as caught:
         steps.needed("no_such_package", "transformers")
     assert isinstance(caught.value, MissingPackageError) and isinstance(caught.value, MsprobeException)
+
+
+def test_a_process_that_has_no_debugger_of_its_own_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forked; or it was spawned, and unpickled a callback that had been given a debugger."""
+    made = callback(tmp_path)
+    session = PrecisionDebugger._session
+    assert session is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "pid", -1)
+        trainer(tmp_path, made, max_steps=2).train()
+    given = MsprobeCallback(debugger=PrecisionDebugger())
+    monkeypatch.setattr(PrecisionDebugger, "_session", None)
+    trainer(tmp_path, given, max_steps=2).train()
+    told = [record.message for record in caplog.records if record.levelno >= logging.WARNING and record.name == "msprobe"]
+    assert ["forked" in text for text in told] == [True, False] and "give it config_path instead of debugger" in told[1]
+    assert not (tmp_path / "dump").exists()
 
 
 @pytest.mark.slow

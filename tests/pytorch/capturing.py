@@ -18,14 +18,23 @@ STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    assert len(set(keys)) == len(keys), f"a key stands twice in one object: {sorted(k for k in set(keys) if keys.count(k) > 1)}"
-    return dict(pairs)
+    loaded = dict(pairs)
+    if len(loaded) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise AssertionError(f"a key stands twice in one object: {sorted(key for key in loaded if keys.count(key) > 1)}")
+    return loaded
+
+
+_checked: dict[Path, tuple[int, ...]] = {}
+"""Files without a key that stands twice -> what they were then, so that the next reading of the same file need not look again."""
 
 
 def parse(path: Path) -> dict[str, Any]:
     """A JSON file; a key that stands twice is an error."""
-    loaded = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates)
+    status = path.stat()
+    version = (status.st_ino, status.st_size, status.st_mtime_ns)
+    loaded = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=None if _checked.get(path) == version else _no_duplicates)
+    _checked[path] = version
     assert isinstance(loaded, dict)
     return loaded
 

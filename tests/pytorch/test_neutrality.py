@@ -36,8 +36,11 @@ def test_a_plain_run_repeats_itself(name: str) -> None:
     assert differences(plain(name), train(NETS[name], 0.2, lambda model: None, lambda: None)) == []
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("level", LEVELS)
+# What tensor does at L0 and L1 it does at mix too.
+KINDS = [pytest.param(level, task, marks=[pytest.mark.slow] * (task == "tensor" and level != "mix")) for level in LEVELS for task in TASKS]
+
+
+@pytest.mark.parametrize(("level", "task"), KINDS)
 @pytest.mark.parametrize("name", NETS)
 def test_training_has_the_same_bits(name: str, level: str, task: str, tmp_path: Path) -> None:
     expected = plain(name)

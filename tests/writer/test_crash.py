@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import warm_python
 from msprobe.format import layout, reader
 from msprobe.writer import growing_file
 
@@ -146,7 +147,7 @@ def test_killed_inside_each_system_call(moment: str, tmp_path: Path, strict: Any
     for count in (1, 2, 3, 4, 5, 7, 10, 14, 25, 40):
         directory = tmp_path / str(count)
         result = subprocess.run(
-            [sys.executable, "-c", IN_THE_MIDDLE, str(directory), moment, str(count)],
+            [*warm_python.command(), "-c", IN_THE_MIDDLE, str(directory), moment, str(count)],
             capture_output=True,
             text=True,
             env=ENVIRONMENT,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msprobe import __version__
 from msprobe.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE, fail
@@ -41,6 +42,19 @@ NOT_YET: frozenset[str] = frozenset(
 
 class Parser(argparse.ArgumentParser):
     """Reports wrong usage in one line."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As usual; what is no option of the command is told with the nearest one that is."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest(unknown)}")
+        return found
+
+    def _nearest(self, unknown: Sequence[str]) -> str:
+        known = [flag for flag in self._option_string_actions if self._option_string_actions[flag].help is not argparse.SUPPRESS]
+        given = next((text.partition("=")[0] for text in unknown if text.startswith("-")), "")
+        close = difflib.get_close_matches(given, known, n=1)
+        return f"; did you mean {close[0]}?" if close else ""
 
     def error(self, message: str) -> NoReturn:
         fail(f"{message} (see {self.prog} --help)", self.prog)
@@ -109,7 +123,9 @@ def _run(argv: list[str], ends: bool = False) -> int:
             fail(f"the command {options.command!r} is not available yet")
             return EXIT_FAILED
         if options.command not in COMMANDS:
-            fail(f"unknown command {options.command!r}; there are: {', '.join(COMMANDS)}")
+            close = difflib.get_close_matches(options.command, COMMANDS, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            fail(f"unknown command {options.command!r}; {hint}there are: {', '.join(COMMANDS)}")
             return EXIT_FAILED
         module = importlib.import_module(f"msprobe.cli.{options.command}")
         command_parser = Parser(
@@ -119,7 +135,7 @@ def _run(argv: list[str], ends: bool = False) -> int:
             allow_abbrev=False,
         )
         module.add_arguments(command_parser)
-        parse = getattr(module, "parse", argparse.ArgumentParser.parse_args)  # for what argparse does not know
+        parse = getattr(module, "parse", Parser.parse_args)  # for what argparse does not know
         arguments = parse(command_parser, options.arguments)
         arguments.ends = ends  # whether the process does, after this
     except SystemExit as stop:  # argparse ends the process after --help and after an error

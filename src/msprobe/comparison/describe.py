@@ -50,6 +50,8 @@ def describe(outcome: Outcome) -> Iterator[Line]:
             for path in (report.csv, report.xlsx, report.jsonl):
                 if path is not None:
                     yield Line(f"result: {path}")
+    else:
+        yield from _many_files(outcome)
     if outcome.summary is not None:
         yield Line(f"summary: {outcome.summary}")
     if outcome.analyses is not None:
@@ -59,6 +61,17 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     if outcome.html is not None:
         yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)
+
+
+def _many_files(outcome: Outcome) -> Iterator[Line]:
+    """Where many results lie: a pattern for each kind, with the number of files."""
+    for kind in ("csv", "xlsx", "jsonl"):
+        paths = [path for report in outcome.reports if (path := getattr(report, kind)) is not None]
+        if not paths:
+            continue
+        parents = {path.parent for path in paths}
+        place = parents.pop() if len(parents) == 1 else paths[0].parent.parent / "step*"
+        yield Line(f"results: {place / f'*compare_result_*.{kind}'} ({len(paths)} files)")
 
 
 def problems(outcome: Outcome) -> Iterator[str]:

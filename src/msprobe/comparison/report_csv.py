@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from msprobe.comparison.calls import Measured, MeasuredCall
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.csv_text import cell, dumped_floats, harmless, joined, lines_of, spell
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging import reference
+from msprobe.comparison.reports.new_file import new_file
 from msprobe.comparison.rows import Row
 from msprobe.comparison.stacks import frames_of
 
@@ -307,7 +308,7 @@ def timestamp() -> str:
 def write(directory: Path, stem: str, suffix: str, header: Iterable[str], lines: Iterable[Sequence[Any]]) -> Path:
     """Writes `{stem}_{suffix}.csv` (UTF-8, LF) into `directory`, which is made if need be; an existing file is never overwritten.
 
-    Returns the path written. Raises OSError; then no file is left.
+    Returns the path written; until the file is complete its name ends in `.part`. Raises OSError; then no file is left.
     """
     return write_text(directory, f"{stem}_{suffix}", chain(lines_of(iter([tuple(header)])), lines_of(iter(lines))))
 
@@ -319,28 +320,10 @@ def write_pair(directory: Path, stem: str, suffix: str, compared: Compared) -> P
 
 def write_text(directory: Path, name: str, parts: Iterable[str]) -> Path:
     """Writes text into a new file `{name}.csv`; see `write`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path, stream = _create(directory, name)
-    try:
-        with stream:
-            stream.writelines(parts)
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # writing does not know the name
-            error.filename = str(path)
-        raise
+    with new_file(directory, name, "csv") as (path, stream):
+        # A dump may hold text that UTF-8 cannot spell (half of a surrogate pair).
+        stream.writelines(part.encode("utf-8", "backslashreplace") for part in parts)
     return path
-
-
-def _create(directory: Path, name: str) -> tuple[Path, TextIO]:
-    counter = 0
-    while True:
-        path = directory / (f"{name}_{counter}.csv" if counter else f"{name}.csv")
-        try:
-            # A dump may hold text that UTF-8 cannot spell (half of a surrogate pair).
-            return path, open(path, "x", encoding="utf-8", errors="backslashreplace", newline="", buffering=1 << 20)
-        except FileExistsError:
-            counter += 1
 
 
 __all__ = ["columns", "header", "rows", "rows_of", "text_of", "timestamp", "write", "write_pair"]

@@ -9,11 +9,13 @@ import libcst as cst
 from msprobe.instrument.tree import Tree, dotted, names_in_target, root_of, walk
 
 _MODEL_NAME = re.compile(
-    r"(?:\w+_)?(?:model|net|network|generator|discriminator|backbone|policy|actor|critic|unet|vae|student|teacher|engine|classifier)\d*(?:_\w+)?|net[A-Z]\w*|\w+Net|\w+Model",
+    r"_?(?:[a-zA-Z0-9]+_)*(?:model|net|network|generator|discriminator|backbone|policy|actor|critic|unet|resnet|vae|student|teacher|engine|classifier)"
+    r"(?:_?\d+|_[a-z])?|net[A-Z]\w{0,3}|[a-z]\w*(?:Net|Model)"
 )
 _VERB = re.compile(
-    r"(?:build|create|get|make|load|init|initialize|prepare|save|setup|wrap|train|eval|evaluate|test|run|fit|compile|freeze|export|print|log|"
-    r"define|construct|restore|convert|update|call|apply|set|is|has|check|validate|count|new)_"
+    r"_*(?:add|apply|attach|build|call|check|compile|configure|construct|convert|count|create|define|disable|download|enable|eval|evaluate|export|"
+    r"find|fit|freeze|get|has|init|initialize|is|load|log|make|move|new|on|plot|prepare|print|push|register|remove|replace|restore|run|save|set|"
+    r"setup|show|sync|test|train|unwrap|update|upload|validate|wrap)(?:_|(?=[A-Z]))"
 )
 """`build_model(...)` makes one; it is none."""
 _CLASS_NAME = re.compile(
@@ -109,11 +111,11 @@ class Roles:
         """By what is known of the name; else by the name itself."""
         if name in self.models:
             return True
-        if name in self.others or name in self.functions or name in self.classes or name in self.optimizers:
+        last = name.rpartition(".")[2]
+        if name in self.others or last in self.functions or name in self.classes or name in self.optimizers:
             return False
         if root_of(name) in self.imports and (root_of(name) != name or not name.islower()):
             return False  # models.resnet(...); an object that was imported by its name may well be a model
-        last = name.rpartition(".")[2]
         return _MODEL_NAME.fullmatch(last) is not None and _VERB.match(last) is None
 
     def is_optimizer_step(self, call: cst.Call) -> bool:

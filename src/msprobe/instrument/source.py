@@ -128,7 +128,7 @@ def check_syntax(text: str, shown: str) -> None:
 
 def check_writable(source: Source) -> None:
     """Raises UsageError where the file could not be replaced."""
-    if not os.access(source.path, os.W_OK):
+    if not os.access(source.path, os.W_OK) or not stat.S_IMODE(os.stat(source.path).st_mode) & 0o222:  # root may write anything
         raise UsageError(f"{source.shown} is read-only: allow writing first (chmod u+w {source.shown})")
     if not os.access(source.path.parent, os.W_OK | os.X_OK):
         raise UsageError(

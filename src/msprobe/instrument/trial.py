@@ -20,7 +20,7 @@ from msprobe.instrument.answer import Check
 
 _PATIENCE = 10.0
 """Seconds that the script has to end after SIGTERM."""
-_OTHERS = 2.0
+_OTHERS = 0.5
 """Seconds that other processes of the script have to end the same step."""
 
 
@@ -61,11 +61,18 @@ def _run(command: Sequence[str], directory: str, seconds: float, say: Callable[[
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()
     last: deque[str] = deque(maxlen=30)
     try:
-        ended = _follow(lines, last, time.monotonic() + seconds, say)
+        ended, step = _follow(lines, last, time.monotonic() + seconds, say)
+        if ended == "end":
+            _wait(process)  # its output has ended, so it is about to
     finally:
-        recorded = process.poll() is None
+        stopped = process.poll() is None
         _end(process)
-    return _judged(directory, process.returncode, ended, recorded, last, seconds)
+    how = "then the script was ended" if stopped else f"the script ended with exit code {process.returncode}"
+    if step is not None:
+        return _looked_at(step, how)
+    if ended == "time":
+        return Check("trial", False, f"no step was recorded within {seconds:.0f} seconds (--trial-timeout gives it more)")
+    return Check("trial", False, f"no step was recorded; {how}: {_last_words(last)}")
 
 
 def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
@@ -78,33 +85,37 @@ def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> Non
     lines.put(None)
 
 
-def _follow(lines: queue.Queue[str | None], last: deque[str], until: float, say: Callable[[str], None]) -> str:
-    """Until a step is recorded (`step`), the command ends (`end`) or the time is over (`time`)."""
-    done = False
+def _follow(lines: queue.Queue[str | None], last: deque[str], until: float, say: Callable[[str], None]) -> tuple[str, str | None]:
+    """Until a step is recorded, the command ends (`end`) or the time is over (`time`); and where the first step is."""
+    step: str | None = None
     while True:
         left = until - time.monotonic()
         try:
             line = lines.get(timeout=max(left, 0))
         except queue.Empty:
-            return "step" if done else "time"
+            return "time", step
         if line is None:
-            return "step" if done else "end"
+            return "end", step
         say(line)
         last.append(line)
-        if not done and trial.recorded(line) is not None:
-            done, until = True, min(until, time.monotonic() + _OTHERS)
+        if step is None and (step := trial.recorded(line)) is not None:
+            until = min(until, time.monotonic() + _OTHERS)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             _signal(process, number)
-            try:
-                process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                pass
+            _wait(process)
     _signal(process, signal.SIGKILL)  # what the script has started and left behind, in the group that is its own
     process.wait()
+
+
+def _wait(process: subprocess.Popen[str]) -> None:
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        pass
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
@@ -114,32 +125,28 @@ def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
         pass
 
 
-def _judged(directory: str, code: int, ended: str, stopped: bool, last: Sequence[str], seconds: float) -> Check:
-    steps = layout.steps(directory)
-    places = [place for step in steps.values() for place in _places(step)]
+def _looked_at(step: str, how: str) -> Check:
+    """Whether there is something in the first step."""
     try:
+        places = _places(Path(step))
         calls = sum(_calls(place) for place in places)
     except (DumpFormatError, OSError) as error:
         return Check("trial", False, f"the recording cannot be read: {error}")
-    if ended == "step" and calls:
-        where = next((found for line in last if (found := trial.recorded(line))), directory)
-        how = "then the script was ended" if stopped else f"the script ended with exit code {code}"
-        number = f"{len(places)} process{'es' if len(places) > 1 else ''}"
-        return Check(
-            "trial", True, f"dump.json is at {where} (removed again): {calls} calls of {number} in step {next(iter(steps))}; {how}"
-        )
-    if ended == "time":
-        return Check("trial", False, f"no step was recorded within {seconds:.0f} seconds (--trial-timeout gives it more)")
+    if not calls:
+        return Check("trial", False, f"a step without calls was recorded; {how}")
+    processes = f"{len(places)} process{'es' if len(places) > 1 else ''}"
+    return Check("trial", True, f"dump.json is at {step} (removed again): {calls} calls of {processes}; {how}")
+
+
+def _last_words(last: Sequence[str]) -> str:
+    """What msprobe warned of last, else the last line at all."""
     words = next((line for line in reversed(last) if "[WARNING]" in line or "[ERROR]" in line), "")
-    final = next((line for line in reversed(last) if line.strip()), "it printed nothing")
-    what = "a step without calls was recorded" if ended == "step" else "no step was recorded"
-    about = words.partition("] ")[2] if words else final.strip()
-    return Check("trial", False, f"{what}; the script ended with exit code {code}: {about}")
+    return words.partition("] ")[2] or next((line.strip() for line in reversed(last) if line.strip()), "it printed nothing")
 
 
 def _places(step: Path) -> list[Path]:
     """The directories of the processes that recorded a step."""
-    return sorted(path for path in step.iterdir() if path.is_dir())
+    return sorted(path for path in step.iterdir() if path.is_dir()) if step.is_dir() else []
 
 
 def _calls(place: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import MissingPackageError, UsageError
@@ -61,20 +62,30 @@ class Steps:
         return {**self.__dict__, "_recording": None}
 
     def _session(self) -> Any:
-        """The session of this process; None, and told once, where the user's debugger is in another process."""
+        """The session of this process; None, and told once, where there is none that records here."""
         from msprobe.pytorch import PrecisionDebugger
 
-        if PrecisionDebugger._session is None:
+        session = PrecisionDebugger._session
+        if session is None:
             if not self._has_own:
-                if not self._told_missing:
-                    self._told_missing = True
-                    logger.warning(
-                        "nothing is recorded: the PrecisionDebugger that MsprobeCallback was given is in another process; give it "
-                        "config_path instead of debugger, then each process has its own"
-                    )
+                self._tell(
+                    "nothing is recorded: the PrecisionDebugger that MsprobeCallback was given is in another process; give it config_path "
+                    "instead of debugger, then each process has its own"
+                )
                 return None
             PrecisionDebugger(**self._fields)
+        elif session.pid != os.getpid():
+            self._tell(
+                "nothing is recorded: this process was forked after the PrecisionDebugger was made, and forked processes do not record; "
+                "make MsprobeCallback in the function that is started, or start processes in another way (torchrun, ddp, ddp_spawn)"
+            )
+            return None
         return PrecisionDebugger._session
+
+    def _tell(self, text: str) -> None:
+        if not self._told_missing:
+            self._told_missing = True
+            logger.warning(text)
 
     @property
     def running(self) -> bool:

@@ -42,6 +42,8 @@ class OpenRecordings:
         self._model: Any = None
         self._number = 0
         self._by_hand = False
+        self.begins = False
+        """Whether it is a record() that calls start() now."""
         self._told: set[str] = set()
 
     def enter(self, model: Any, start: Callable[[], None]) -> None:
@@ -54,7 +56,11 @@ class OpenRecordings:
             if self._by_hand:
                 self._tell("record() begins inside of start() and stop(): it changes nothing, and the step ends with step()")
             self._number, self._model = session.number, model
-            start()
+            self.begins = True
+            try:
+                start()
+            finally:
+                self.begins = False
         self._open += 1
         thread = threading.get_ident()
         self._threads[thread] = self._threads.get(thread, 0) + 1

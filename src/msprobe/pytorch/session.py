@@ -30,7 +30,7 @@ from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
-from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.process import calling_place, current_rank
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
@@ -62,7 +62,8 @@ class Session:
         self.late = 0
         self.ended: list[Tally] = []
         """Tallies of the latest steps: backward passes that come too late are counted there."""
-        self.told_rank = self.told_model = self.told_last = False
+        self.told_rank = self.told_model = self.told_last = self.told_started = self.told_forgotten = False
+        self._started_at = ""
         self.why_nothing = ""
         """Why the latest start() recorded nothing, for a run that ends without a recorded step."""
         self.unselected: int | None = None
@@ -152,8 +153,12 @@ class Session:
         if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
             raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
         tokens = checked_range(model, token_range) if token_range is not None else None
-        if self.on or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
             return
+        if self.on:
+            self._tell_started()
+            return
+        self._started_at = calling_place()
         began = perf_counter()
         if self.live.watched:
             self.look_at_file()
@@ -170,6 +175,14 @@ class Session:
             begin, end = (lambda: self.open(model, rank, None, records, loads)), self.close
             self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
             self.tokens.start()
+
+    def _tell_started(self) -> None:
+        if not self.told_started and not self.recordings.begins:
+            self.told_started = True
+            logger.warning(
+                f"start() at {calling_place()} changes nothing: recording is on since start() at {self._started_at}, and no stop() came in"
+                " between; end each iteration with stop() and step()"
+            )
 
     def selects(self, rank: int | None, called: str = "start()") -> bool:
         """Whether this step is recorded on this rank; what `load` replaces does not depend on it. `called` asks."""
@@ -306,6 +319,10 @@ class Session:
         if isinstance(step, StepRecord):
             for text in step.selection.unmatched(ended=True):
                 logger.warning(text)
+            forgotten = step.forgotten.said(step.step)
+            if forgotten and not self.told_forgotten:
+                self.told_forgotten = True
+                logger.warning(forgotten)
         self.ended = [*self.ended[-3:], step.tally]
         if self.config.step and self.number > max(self.config.step) and not self.told_last:
             self.told_last = True

@@ -30,3 +30,7 @@ class Counters:
         """How many of the names begin with `prefix`, and how many calls the other names had altogether."""
         found = [name.startswith(prefix) for name in self._next]
         return sum(found), sum(count for count, is_found in zip(self._next.values(), found, strict=True) if not is_found)
+
+    def calls(self, prefix: str) -> int:
+        """How many calls the names had altogether that begin with `prefix`; "" for all."""
+        return sum(count for name, count in self._next.items() if name.startswith(prefix))

@@ -63,6 +63,17 @@ def test_what_the_optimizer_does_to_a_fused_parameter_is_compared_with_its_parts
     assert outcome.exit_code == 0 and outcome.reports[0].counts["unmatched"] == 0
 
 
+def test_what_four_statistics_tell(tmp_path: Path) -> None:
+    """Joined values follow from them, and the sum of the gradients of q, k and v is what the norm before them got. Left open is the sum
+    that a residual connection adds to."""
+    _, rows = both(tmp_path, OPTIMIZERS["AdamW of lists"], before=1)
+    left = [row["NPU Name"] for row in rows if row["Result"] != "pass"]
+    assert len(left) == 4 and {row["Result"] for row in rows} == {"pass", "not compared"}
+    assert {name for name in left if name.startswith("Module.")} == {
+        f"Module.blocks.{n}.gate_up.Linear.backward.0.output.0" for n in (0, 1)
+    }
+
+
 @pytest.mark.parametrize("name", ["AdamW", "AdamW of lists", "AdamW fused"])
 def test_another_setting_for_a_part_is_found(tmp_path: Path, name: str) -> None:
     """A parameter group with another learning rate in the golden run: that shows in the parameter that the optimizer made."""

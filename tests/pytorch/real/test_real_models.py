@@ -26,6 +26,10 @@ from msprobe.format.names import parse as parse_name
 
 DROPOUT = 0.2
 TASKS = ("statistics", "tensor")
+# Task tensor takes the statistics too, and all models are recorded with it. Statistics alone of these only, else where slow tests run; the
+# networks of test_neutrality.py are recorded with both.
+WITH_STATISTICS = {"bert", "llama", "mixtral", "resnet", "t5", "wav2vec2"}
+IN_EACH_RUN = [name if name in WITH_STATISTICS else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 
 _VIEW = r"a view was changed in place, and autograd keeps no gradient of what it was before( \(by [\w.]+\))?"
 # Lines of dump_error_info.log that are no fault, as regular expressions.
@@ -103,8 +107,14 @@ def test_the_models_train(name: str) -> None:
     assert sum(g is not None and bool(g.any()) for g in gradients) > 0.8 * len(gradients)
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        pytest.param(name, task, marks=[pytest.mark.slow] * (task == "statistics" and name not in WITH_STATISTICS))
+        for name in MODELS
+        for task in TASKS
+    ],
+)
 def test_training_has_the_same_bits_and_nothing_goes_wrong(runs: Any, name: str, task: str) -> None:
     outcome, run = runs(name, task)
     assert differences(plain(name), outcome) == []
@@ -127,7 +137,7 @@ def without_files(record: Any) -> Any:
 UNINITIALISED = {"new_empty", "empty", "empty_like", "new", "copy_", "__getitem__", "__setitem__", "scatter_"}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", IN_EACH_RUN)
 def test_both_tasks_record_the_same(runs: Any, name: str) -> None:
     """The same calls in the same order, and the same values. A backward entry that is open while the files are flushed stands later."""
     compared = 0
@@ -176,7 +186,7 @@ def unwatched() -> set[str]:
 @pytest.mark.parametrize("name", MODELS)
 def test_each_call_that_reaches_the_loss_has_its_gradients(runs: Any, name: str) -> None:
     """Which those are is found by another function mode and a walk over the graph, and is the same call for call."""
-    step = runs(name, "statistics")[1].step(0)
+    step = runs(name, "tensor")[1].step(0)
     expected, got = reached(name).apis, with_gradients(step)
     assert set(expected) - set(got) <= unwatched()
     assert set(got) - set(expected) == set()
@@ -192,7 +202,7 @@ def test_each_call_that_reaches_the_loss_has_its_gradients(runs: Any, name: str)
 @pytest.mark.parametrize("name", MODELS)
 def test_each_module_call_is_recorded(runs: Any, name: str) -> None:
     """As often as plain hooks count; with gradients where they reach the loss; backward entries under their forward's parents."""
-    step = runs(name, "statistics")[1].step(0)
+    step = runs(name, "tensor")[1].step(0)
     counted: dict[str, int] = defaultdict(int)
     for text in step.data:
         parsed = parse_name(text)

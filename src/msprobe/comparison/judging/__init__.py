@@ -4,6 +4,7 @@ operations   which kind of operation a call is, by its name
 values       the numbers of one recorded value that an expectation is made from
 expected     forward: the error that rounding leaves in an output
 backward     the same for gradients
+steps        the error of what an optimizer made of a parameter
 masks        fill values of attention masks are no numbers
 reordered    parameters that hold the same values in another order
 absent       values that only one side has, and that made no difference

@@ -19,6 +19,8 @@ from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.judging.reordered import LAST_DIGITS, digits_count, is_reordered
+from msprobe.comparison.judging.steps import APIS as STEPS
+from msprobe.comparison.judging.steps import expected_step
 from msprobe.comparison.judging.values import UNIT_ROUNDOFF, Value, unit_of, value_of
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
 from msprobe.comparison.names import forward_of
@@ -136,7 +138,8 @@ class _Weighing:
                 decided = self._at_once(call, ours, theirs, measure, kind)
                 if decided is None:
                     sources = sources or self._sources(call, rows, kind)
-                    decided = self._went_out(row, sources)
+                    least = self._growth * expected_step(rows, row) if call.parts.api in STEPS else 0.0
+                    decided = self._went_out(row, sources, least)
                 rows[index] = _new(Measured, (pair, decided))
         if kinds_differ:
             measures = excuse(call.parts, rows, [row.measure for row in rows])
@@ -190,7 +193,7 @@ class _Weighing:
             self._ambient = max(self._ambient * AMBIENT_DECAY, min(weighed.size, AMBIENT_LIMIT * bounds.rounding))
         return weighed
 
-    def _went_out(self, row: Measured, sources: _Sources) -> Measure:
+    def _went_out(self, row: Measured, sources: _Sources, least: float) -> Measure:
         ours, theirs = row.pair
         measure = row.measure
         assert ours is not None and theirs is not None and measure is not None
@@ -205,7 +208,7 @@ class _Weighing:
         bounds = _bounds(ours.dtype, theirs.dtype)
         if sources.kind is None or sources.incomplete:
             allowance = max(allowance, self._unrecorded(ours, theirs, bounds, sources.backward))
-        return self._result(_identity(ours, theirs), bounds, measure, allowance)
+        return self._result(_identity(ours, theirs), bounds, measure, max(allowance, least))
 
     def _passed_or_not(self, call: MeasuredCall) -> None:
         """Four numbers hardly show which elements of a gradient relu lets pass; those behind it carry that error all the same. In wide

@@ -10,6 +10,7 @@ arrays          tensors put together, cut and turned
 statistics      what Max, Min, Mean and Norm of the whole follow from those of the parts, and what bounds them
 places          where the names of a rule lie
 fused           one call of the target that does what several golden calls do
+known_sums      sums that the golden run recorded elsewhere
 taken_apart     calls that take a joined value apart again, of which the golden run has none
 labels          which parameter a value in the optimizer's calls belongs to
 optimizer       the optimizer's calls, through the rules about parameters

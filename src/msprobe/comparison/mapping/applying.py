@@ -10,6 +10,7 @@ from msprobe.comparison.alignment.side import Side, path_of
 from msprobe.comparison.mapping import optimizer
 from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, without_dims
 from msprobe.comparison.mapping.fused import fused_calls, rows_of
+from msprobe.comparison.mapping.known_sums import with_known_sums
 from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
 from msprobe.comparison.mapping.rules import How, TensorRules
 from msprobe.comparison.mapping.taken_apart import taken_apart
@@ -63,7 +64,7 @@ def align_by_rules(
     if known:
         pairs = _with_headed(pairs, calls[0], headed, optimizer.paired(*headed, (sides[0], sides[1]), known, directories[1]))
         notes += optimizer.note(pairs)
-    return matching._replace(pairs=pairs), set(made)
+    return matching._replace(pairs=with_known_sums(pairs)), set(made)
 
 
 def _with_headed(

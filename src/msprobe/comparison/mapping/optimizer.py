@@ -159,7 +159,10 @@ class _Pairing:
             for part, one in zip(parts, used, strict=True):
                 self._alone((), part.calls, set(), one)
         rest = [call for blocks in waiting.values() for block in blocks for call in block.calls]
-        found = align(self._kinds(0, left), self._kinds(1, rest)) if not self.known else []
+        # Of no known parameter, or of one whose module has no partner: in their order, where they take in the same shapes.
+        details = (lambda i: self.sides[0].detail(left[i].name)), (lambda j: self.sides[1].detail(rest[j].name))
+        found = align(self._kinds(0, left), self._kinds(1, rest), details, only_alike=True)
+        self.pairs += [CallPair(left[i], rest[j], pair_rows(left[i], rest[j])) for i, j in found]
         self._alone(left, rest, {i for i, _ in found}, {j for _, j in found})
 
     def _together(self, call: Call, golden: Sequence[Call], made: Made) -> tuple[RowPair, ...]:

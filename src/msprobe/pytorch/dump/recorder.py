@@ -422,13 +422,18 @@ class Recorder:
         step = self.step
         try:
             self._optimizers.begin(args, kwargs)
-            if step is not None and step.config.level == "mix":
-                step.add_loose_parent("optimizer")
+            if step is not None:
+                step.forgotten.begins(optimizer, step.calls_so_far())
+                if step.config.level == "mix":
+                    step.add_loose_parent("optimizer")
         except Exception as error:
             let_through(error)
             if step is not None:
                 self._tell(step, "optimizer", f"could not be recorded: {error!r}")
 
-    def optimizer_after(self, *_: Any) -> None:
+    def optimizer_after(self, optimizer: Any, *_: Any) -> None:
         """An optimizer's step ends."""
         self._optimizers.end()
+        step = self.step
+        if step is not None:
+            step.forgotten.ends(optimizer, step.calls_so_far())

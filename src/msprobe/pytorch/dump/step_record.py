@@ -20,6 +20,7 @@ from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
 from msprobe.pytorch.dump.closing_line import closing_line
+from msprobe.pytorch.dump.forgotten_step import ForgottenStep
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
@@ -80,6 +81,7 @@ class StepRecord:
         self.directory = place.directory(place.root, step)
         self.selection = selection
         self.counters = Counters()
+        self.forgotten = ForgottenStep()
         self.tally = Tally()
         self._pool = pool
         self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
@@ -187,6 +189,10 @@ class StepRecord:
         self.tally.late += 1
 
     # --- the end --------------------------------------------------------------------------------------------------------------------
+    def calls_so_far(self) -> int:
+        """Calls of modules; of APIs where no modules are recorded."""
+        return self.counters.calls("Module." if self.config.level != "L1" else "")
+
     def close(self, late: int) -> None:
         """End the step: observers off, files complete, closing line said.
 

@@ -1,0 +1,100 @@
+"""What is asked, chosen and noted about a script, without the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from instrument.corpus import HERE
+from msprobe.errors import UsageError
+from msprobe.instrument.answer import Answer
+from msprobe.instrument.plan import Options, Planner, config_of
+
+FIELDS = {"task": "statistics", "level": "L1", "rank": "all", "step": "0", "dump_path": "dump"}
+
+
+def planned(text: str, directory: Path, **options: object) -> Answer:
+    path = directory / "script.py"
+    path.write_text(text)
+    config = str(directory / "config.json")
+    return Planner(str(path)).answer(Options(str(path), given=dict(FIELDS), config=config, environment="skip", **options))  # type: ignore[arg-type]
+
+
+def of(name: str, directory: Path, **options: object) -> Answer:
+    return planned((HERE / name).read_text(encoding="utf-8"), directory, **options)
+
+
+def added(answer: Answer) -> list[str]:
+    """The lines that are put in, without the head."""
+    lines = [line[1:].partition("  # +msprobe")[0] for line in answer.diff.splitlines() if line.startswith("+") and "+msprobe" in line]
+    return [line for line in lines if not line.startswith(("#", "from", "seed_all", "debugger ="))]
+
+
+def test_compiled_code_is_no_obstacle_and_is_told(tmp_path: Path) -> None:
+    answer = of("compiled.py", tmp_path)
+    assert answer.status == "ready"
+    assert any("torch.compile (line 3)" in note for note in answer.notes)
+
+
+def test_accumulation_is_told(tmp_path: Path) -> None:
+    answer = of("accumulation.py", tmp_path)
+    assert answer.candidates[0]["step"] == "optimizer step"
+    assert any("one step of the optimizer" in note for note in answer.notes)
+    assert added(answer) == ["    debugger.start(net)", "        debugger.stop()", "        debugger.step()", "    debugger.stop()"]
+
+
+def test_an_accelerator_says_when_a_step_ends(tmp_path: Path) -> None:
+    assert added(of("accelerate_loop.py", tmp_path))[-1] == "    if accelerator.sync_gradients: debugger.step()"
+
+
+def test_a_trainer_gets_a_callback(tmp_path: Path) -> None:
+    answer = of("transformers_trainer.py", tmp_path)
+    assert added(answer) == ["    trainer.add_callback(MsprobeCallback(debugger=debugger))"]
+    assert "from msprobe.integrations.transformers import MsprobeCallback" in answer.diff
+    assert added(of("lightning_trainer.py", tmp_path)) == ["    trainer.callbacks.append(MsprobeCallback(debugger=debugger))"]
+    with pytest.raises(UsageError, match="takes the trainer's own model"):
+        of("transformers_trainer.py", tmp_path, models=["model"])
+
+
+def test_names_that_are_taken_are_avoided(tmp_path: Path) -> None:
+    diff = of("names_taken.py", tmp_path).diff
+    assert "import PrecisionDebugger, seed_all as msprobe_seed_all" in diff
+    assert "msprobe_debugger = PrecisionDebugger(" in diff and "+    msprobe_debugger.start(model)" in diff
+
+
+def test_tokens_inside_prompts_are_asked_about(tmp_path: Path) -> None:
+    text = "import torch\nmodel = torch.nn.ReLU()\nfor p in [1, 2]:\n    for _ in range(3):\n        model(torch.ones(1))\n"
+    answer = planned(text, tmp_path)
+    assert [(one["id"], one["recommended"]) for one in answer.candidates] == [("3", False), ("4", False)]
+    assert [question.id for question in answer.questions] == ["candidate"]
+
+
+def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
+    text = "import torch\nfrom x import make\nopt = torch.optim.SGD(make(), 1)\nfor x in []:\n    make()(x).backward()\n    opt.step()\n"
+    answer = planned(text, tmp_path)
+    assert [(question.id, question.recommended) for question in answer.questions] == [("models", "none")]
+    assert "+    debugger.start()" in planned(text, tmp_path, models=["none"]).diff
+    assert "+    debugger.start(a.b)" in planned(text, tmp_path, models=["a.b"]).diff
+
+
+def test_a_model_that_has_no_value_yet_is_not_given(tmp_path: Path) -> None:
+    text = "import torch\na = torch.nn.ReLU()\nfor x in torch.ones(2, 1):\n    y = a(x)\n    b = torch.nn.Tanh()\n    b(y)\n"
+    answer = planned(text, tmp_path)
+    assert answer.models == ["a"]
+    assert any(note.startswith("b gets its value only after") for note in answer.notes)
+    with pytest.raises(UsageError, match="--model b: it has no value yet"):
+        planned(text, tmp_path, models=["b"])
+
+
+def test_evaluation_is_not_taken_for_training(tmp_path: Path) -> None:
+    answer = of("epochs.py", tmp_path)
+    (taken,) = [one for one in answer.candidates if one["recommended"]]
+    assert (taken["line"], taken["purpose"]) == (37, "training")
+    assert {one["purpose"] for one in answer.candidates if not one["recommended"]} <= {"inference"}
+
+
+def test_the_configuration_of_an_enabled_script() -> None:
+    assert config_of('debugger = PrecisionDebugger(config_path="./c.json")  # +msprobe 0000\n') == "./c.json"
+    assert config_of("debugger = PrecisionDebugger(config_path='a\\'b \\xe4')  # +msprobe 0000\n") == "a'b ä"
+    assert config_of("x = 1\n") is None
