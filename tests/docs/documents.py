@@ -22,6 +22,9 @@ TRANSLATED = [
         "switching_on.md",
         "transformers.md",
         "lightning.md",
+        "sglang.md",
+        "vllm.md",
+        "vllm_ascend.md",
     )
 ]
 """These repeat the code blocks of their originals in docs/."""
