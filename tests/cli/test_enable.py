@@ -232,6 +232,9 @@ def test_wrong_options(script: Path, capsys: pytest.CaptureFixture[str], argumen
         (b"x = 1\0\n", "zero bytes"),
         (b"import lightning as L\nclass M(L.LightningModule):\n    pass\n", "the file that makes the Trainer"),
         (b"from vllm import LLM\nllm = LLM('x')\nllm.generate('a')\n", "docs/vllm.md"),
+        (b"import jax\nmodel = f()\nfor x in y:\n    model(x)\n", "it imports jax and no PyTorch"),
+        (b"import verl, torch\n", "verl starts its own processes"),
+        (b"import torch, torchair\n", "without torchair"),
         (b"from transformers import Trainer\nTrainer(model=1).train()\n", "write `trainer = ...`"),
     ],
 )
@@ -243,6 +246,13 @@ def test_scripts_that_cannot_be_enabled(script: Path, capsys: pytest.CaptureFixt
     assert enable(*FIELDS, "--yes") == 2
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["enable", "disable"])
+def test_a_program_gets_an_answer_for_wrong_arguments_too(command: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, "--nonsense", code=2, command=command)["message"].startswith("unrecognized arguments: --nonsense")
+    assert main([command, "train.py", "--nonsense"]) == 2
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
 
 
 def test_files_that_are_no_scripts(script: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,9 @@ TRANSLATED = [
         "switching_on.md",
         "transformers.md",
         "lightning.md",
+        "sglang.md",
+        "vllm.md",
+        "vllm_ascend.md",
     )
 ]
 """These repeat the code blocks of their originals in docs/."""
@@ -88,6 +91,7 @@ def normalised(text: str) -> list[str]:
     text = re.sub(r"(\b|_)proc\d+", r"\1procPID", text)
     text = re.sub(r"\+\d+ ms", "+N ms", text)
     text = re.sub(r"\bthrough /.*?/(\w+\.py):\d+ ", r"through .../\1:LINE ", text)  # a line of an installed library
+    text = re.sub(r"\b(modeling_\w+\.py):\d+", r"\1:LINE", text)  # a line of transformers
     text = re.sub(r"\bat /.*?/(\w+\.py:\d+ )", r"at .../\1", text)
     text = re.sub(r"-?\b\d+\.\d+(e-?\d+)?\b", "NUMBER", text)
     text = re.sub(r"\b\d+ (pass|warning|error)\b", r"N \1", text)

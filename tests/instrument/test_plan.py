@@ -63,6 +63,11 @@ def test_names_that_are_taken_are_avoided(tmp_path: Path) -> None:
     assert "msprobe_debugger = PrecisionDebugger(" in diff and "+    msprobe_debugger.start(model)" in diff
 
 
+def test_a_pipeline_gives_its_model(tmp_path: Path) -> None:
+    text = "from transformers import pipeline\npipe = pipeline('x')\nfor t in 'ab':\n    print(pipe(t))\n"
+    assert added(planned(text, tmp_path))[0] == "    debugger.start(pipe.model)"
+
+
 def test_tokens_inside_prompts_are_asked_about(tmp_path: Path) -> None:
     text = "import torch\nmodel = torch.nn.ReLU()\nfor p in [1, 2]:\n    for _ in range(3):\n        model(torch.ones(1))\n"
     answer = planned(text, tmp_path)

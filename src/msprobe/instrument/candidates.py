@@ -175,7 +175,8 @@ def _grouped(tree: Tree, found: dict[int, _Found]) -> list[_Found]:
 
 
 def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
-    body = found.node.body if isinstance(found.node, cst.For | cst.While | cst.FunctionDef) else found.node
+    node = found.node
+    body = node.body if found.kind != "call" and isinstance(node, cst.For | cst.While | cst.FunctionDef) else node
     scope: cst.CSTNode = body
     if found.kind == "call":
         scope = tree.parent(found.node) or found.node
@@ -185,7 +186,7 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
     models, notes = _models(roles, found)
     accumulating, accelerator = (None, None)
     step = "iteration" if found.kind == "loop" else "call"
-    if isinstance(found.node, cst.For | cst.While):
+    if found.kind == "loop" and isinstance(found.node, cst.For | cst.While):
         accumulating, accelerator = _accumulation(tree, calls, found.node)
         if accumulating is not None or accelerator is not None:
             step = "optimizer step"

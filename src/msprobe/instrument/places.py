@@ -24,8 +24,6 @@ class Region:
     block: cst.BaseSuite | cst.Module
     first: int
     last: int
-    whole: bool
-    """The region is what a loop or a function runs: leaving the loop's iteration or the function ends it."""
 
 
 class Placing:
@@ -71,7 +69,7 @@ class Placing:
         inside = statements(region.block)[region.first : region.last + 1]
         given = "" if not models else models[0] if len(models) == 1 else f"[{', '.join(models)}]"
         edits = self._before(inside[0], [f"{self._names.debugger}.start({given})"])
-        for leaving in _exits(inside, region.whole, isinstance(self._candidate.node, cst.FunctionDef)):
+        for leaving in _exits(inside, isinstance(self._candidate.node, cst.FunctionDef)):
             edits += self._leaving(leaving)
         if self._candidate.accumulating is not None:
             edits += self._at_optimizer_step(self._candidate.accumulating)
@@ -109,7 +107,7 @@ class Placing:
     def _at_optimizer_step(self, condition: cst.If) -> list[Edit]:
         inside = statements(condition.body)
         ending = list(self._stop_and_step())
-        if not any(True for _ in _exits(inside, True, False)) and not isinstance(inside[-1], _ENDS):
+        if not any(True for _ in _exits(inside, False)) and not isinstance(inside[-1], _ENDS):
             return self._after(inside[-1], ending)
         last = [one for one in inside if self._calls.within(one, self._calls.steps)][-1]
         return self._after(last, ending)
@@ -117,18 +115,18 @@ class Placing:
     def _region(self, models: Sequence[str]) -> Region:
         node = self._candidate.node
         sites: list[cst.CSTNode] = [site.node for site in self._candidate.sites]
-        if isinstance(node, cst.For | cst.While | cst.FunctionDef):
+        if self._candidate.kind != "call" and isinstance(node, cst.For | cst.While | cst.FunctionDef):
             block: cst.BaseSuite | cst.Module = node.body
             first = self._first(block, sites, models, isinstance(node, cst.FunctionDef))
             while (inner := self._deeper(block, first, sites, models)) is not None:
                 block, first = inner, self._first(inner, sites, models, isinstance(node, cst.FunctionDef))
-            return Region(block, first, len(statements(block)) - 1, True)
+            return Region(block, first, len(statements(block)) - 1)
         block = next(one for one in self._tree.above(node) if isinstance(one, cst.IndentedBlock | cst.Module | cst.SimpleStatementSuite))
         inside = statements(block)
         first = next(number for number, one in enumerate(inside) if one is node)
         work = sites + self._calls.steps + self._calls.backward
         last = max(number for number, one in enumerate(inside) if number == first or (number > first and self._calls.within(one, work)))
-        return Region(block, first, last, False)
+        return Region(block, first, last)
 
     def _first(self, block: cst.BaseSuite | cst.Module, sites: list[cst.CSTNode], models: Sequence[str], function: bool) -> int:
         """The statement to start before: the first, unless the model gets its value, or the iteration may be left, before it is called."""
@@ -138,7 +136,7 @@ class Placing:
         if function and isinstance(inside[0], cst.Expr) and isinstance(inside[0].value, cst.SimpleString | cst.ConcatenatedString):
             begin = 1
         for number, one in enumerate(inside[:forward]):
-            if _rebinds(one, models) or isinstance(one, cst.Global | cst.Nonlocal) or any(True for _ in _exits([one], True, function)):
+            if _rebinds(one, models) or isinstance(one, cst.Global | cst.Nonlocal) or any(True for _ in _exits([one], function)):
                 begin = number + 1
         return min(begin, len(inside) - 1)
 
@@ -171,7 +169,7 @@ class Placing:
         return [Insert(self._tree.logical(line)[1], self._tree.indent(first), tuple(code), order)]
 
 
-def _exits(inside: Sequence[cst.CSTNode], loop: bool, function: bool) -> Iterator[_Exit]:
+def _exits(inside: Sequence[cst.CSTNode], function: bool) -> Iterator[_Exit]:
     """What leaves an iteration (or, with `function`, the function) from these statements: not what only leaves a loop inside."""
 
     def visit(node: cst.CSTNode, depth: int) -> Iterator[_Exit]:

@@ -80,6 +80,8 @@ class Roles:
         self.optimizers: set[str] = set()
         self.others: set[str] = set()
         """Names that stand for something else, whatever they are called."""
+        self.pipelines: set[str] = set()
+        """Pipelines of transformers: what is called; the model is inside."""
         self._returning: set[str] = set()
         calls = [node for node in walk(tree.module) if isinstance(node, cst.Call)]
         for _ in range(3):  # a name may be given on: model -> net -> self.net
@@ -100,6 +102,8 @@ class Roles:
         name = dotted(call.func)
         if name is None:
             return None
+        if name in self.pipelines:
+            return f"{name}.model"
         if self.is_model(name):
             return name
         base, _, method = name.rpartition(".")
@@ -211,6 +215,8 @@ class Roles:
                 self.models.setdefault(name, "assigned")
             elif self._is_optimizer_value(value):
                 self.optimizers.add(name)
+            elif isinstance(value, cst.Call) and self.full(dotted(value.func)) == "transformers.pipeline":
+                self.pipelines.add(name)
             elif self._is_something_else(value):
                 self.others.add(name)
             return
@@ -247,7 +253,7 @@ class Roles:
         owner = re.sub(r"\.from_\w+$", "", name).rpartition(".")[2]
         if self.full(name).startswith("torch.nn.") and owner.endswith("Loss"):
             return True
-        return _NO_MODEL.fullmatch(owner) is not None or self.full(name) in ("torch.load", "transformers.pipeline", "json.load", "open")
+        return _NO_MODEL.fullmatch(owner) is not None or self.full(name) in ("torch.load", "json.load", "open")
 
     def _read_use(self, calls: list[cst.Call]) -> None:
         for call in calls:

@@ -13,7 +13,7 @@ from msprobe.instrument.places import Placing
 from msprobe.instrument.roles import Roles
 from msprobe.instrument.sites import Calls
 from msprobe.instrument.source import Source, check_syntax, split_lines
-from msprobe.instrument.trainers import elsewhere
+from msprobe.instrument.trainers import elsewhere, unsupported
 from msprobe.instrument.tree import Tree
 from msprobe.instrument.undo import undo
 
@@ -37,6 +37,9 @@ class Script:
                 f"{source.shown} uses msprobe already, by hand (line {line}: {self.tree.lines[line - 1].strip()}): nothing was changed; "
                 "take those lines out first, or go on with them"
             )
+        reason = unsupported(self.roles)
+        if reason is not None:
+            raise UsageError(f"{source.shown}: {reason}; nothing was changed")
         self.candidates = candidates(self.tree, self.roles, self._calls)
 
     def compiles(self) -> int | None:

@@ -92,6 +92,8 @@ class Calls:
             if model is None or self._is_inside_a_model(call):
                 continue
             function = self.home(call)
+            if self._is_only_defined(call, function):
+                continue
             if model == "self" and function is None:
                 continue
             inner = self.tree.function_of(call)
@@ -99,6 +101,11 @@ class Calls:
                 model = UNKNOWN
             found.append(Site(call, function, (model,)))
         return found
+
+    def _is_only_defined(self, call: cst.Call, function: Function | None) -> bool:
+        """Whether the call stands in `name = lambda ...:` outside of all loops: it runs somewhere else."""
+        inside = next((one for one in self.tree.above(call) if isinstance(one, cst.Lambda)), None)
+        return inside is not None and isinstance(self.tree.parent(inside), cst.Assign) and not self.loops_around(inside, function)
 
     def _is_inside_a_model(self, call: cst.Call) -> bool:
         """Whether the call is part of a forward pass, or of a trainer that has its own callbacks."""

@@ -59,6 +59,22 @@ def _kind(roles: Roles, full: str) -> str | None:
     return None
 
 
+_OTHER_FRAMEWORKS = ("mindspore", "msadapter", "tensorflow", "keras", "jax", "paddle", "mlx")
+
+
+def unsupported(roles: Roles) -> str | None:
+    """Why a script cannot be recorded whatever calls are in it."""
+    imported = {full.lstrip(".").partition(".")[0] for full in roles.imports.values()}
+    for name in _OTHER_FRAMEWORKS:
+        if name in imported and not imported & {"torch", "transformers", "lightning", "pytorch_lightning"}:
+            return f"it imports {name} and no PyTorch; msprobe enable is for PyTorch"
+    if "torchair" in imported:
+        return "it runs a graph made by torchair, of which nothing can be recorded: run it in eager mode, without torchair"
+    if "verl" in imported:
+        return "verl starts its own processes, in which the loop runs; msprobe enable does not reach them"
+    return None
+
+
 def elsewhere(roles: Roles) -> str | None:
     """Why there is nothing to record in a file that only defines what a trainer in another file runs."""
     if roles.lightning_classes:
