@@ -97,6 +97,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     if options.tensors.prepare is not None:
         from msprobe.comparison.mapping.preparing import prepared
 
+        if pair.reference is not None:
+            raise UsageError("a mapping file with `prepare:` does not go with --reference; compare each of the two runs with the third")
         dumps, directories = (pair.target, pair.golden), (target.tensor_dir, golden.tensor_dir)
         calls = prepared(calls, options.tensors.prepare, dumps, directories, notes)
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)

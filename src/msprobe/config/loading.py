@@ -33,6 +33,7 @@ def load_config(
     dump_path: str | os.PathLike[str] | None = None,
     level: str | None = None,
     step: Iterable[int | str] | None = None,
+    rank: Iterable[int | str] | None = None,
 ) -> Config:
     """Reads config.json and checks it.
 
@@ -43,19 +44,19 @@ def load_config(
     """
     warnings: list[str] = []
     try:
-        return _load(config_path, framework, _arguments(task, dump_path, level, step), warnings.append)
+        return _load(config_path, framework, _arguments(task, dump_path, level, step, rank), warnings.append)
     finally:
         for text in warnings:
             logger.warning("%s", text)
 
 
-def _arguments(task: Any, dump_path: Any, level: Any, step: Any) -> dict[str, Any]:
+def _arguments(task: Any, dump_path: Any, level: Any, step: Any, rank: Any) -> dict[str, Any]:
     """The given arguments, in the types a file has; an empty string counts as not given."""
     if isinstance(dump_path, os.PathLike):
         dump_path = os.fspath(dump_path)
     if isinstance(step, (tuple, range)):
         step = list(step)
-    given = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+    given = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank}
     return {name: value for name, value in given.items() if not (value is None or (isinstance(value, str) and value == ""))}
 
 

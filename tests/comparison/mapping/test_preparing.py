@@ -212,6 +212,12 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert "leaves out 2 values of the golden run" in notes
 
 
+def test_a_reference_is_refused(tmp_path: Path) -> None:
+    golden = model(tmp_path / "golden", "a", A)
+    with pytest.raises(UsageError, match="does not go with --reference"):
+        compare(engine(tmp_path / "target"), golden, mapping=mapping(tmp_path), reference=str(golden))
+
+
 def test_only_one_side_has_requests(tmp_path: Path) -> None:
     file = tmp_path / "mapping.yaml"
     file.write_text("prepare: {target: {request: 0}, golden: {request: same}}")

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from integrations.vllm.standin import configuration, ready, runner_module, scheduled
 from msprobe.integrations.vllm import runner as watching
@@ -78,6 +79,14 @@ def test_which_rows_belong_to_which_request(tmp_path: Path) -> None:
     a, b = second["requests"]
     assert (a["id"], a["rows"], a["positions"]) == ("a", [0, 2], [4, 6]) and a["prompt"] == first["requests"][0]["prompt"]
     assert (b["id"], b["rows"], b["positions"], b["prompt_tokens"]) == ("b", [2, 4], [0, 2], 2) and b["prompt"] != a["prompt"]
+
+
+def test_weights_without_elements_are_told(tmp_path: Path) -> None:
+    one = engine(watched(tmp_path, level="L0"))
+    one.model.mix.spare = torch.nn.Parameter(torch.empty(0))
+    steps(one)
+    for meta in metas(Run(tmp_path / "dump")):
+        assert meta["empty_weights"]["parameters"] == ["mix.spare"]
 
 
 def test_the_sampling_is_recorded_where_apis_are(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_repacked_weights_are_what_they_are(steps: Run) -> None:
     }
     assert {shape[0] for name, shape in ((name, shape) for name, shape in shapes.items() if any(part in name for part in LINEAR))} == {0}
     assert shapes["Module.model.norm.RMSNorm.forward.0"] == [64]
+    told = json.loads((step.directory / "meta.json").read_text())["empty_weights"]
+    assert "repacked" in told["why"] and "model.layers.0.mlp.down_proj.weight" in told["parameters"] and len(told["parameters"]) >= 12
 
 
 def test_by_hand(path: Path, plain: Ran) -> None:

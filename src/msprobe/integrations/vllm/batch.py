@@ -38,6 +38,12 @@ def batch_of(runner: Any, scheduler_output: Any) -> dict[str, Any]:
     return {"tokens": row, "requests": requests}
 
 
+def empty_weights(model: Any) -> dict[str, Any] | None:
+    """What meta.json says under `empty_weights`: the parameters that have no elements, and why; None where all have some."""
+    names = [name for name, parameter in model.named_parameters() if not parameter.numel()]
+    return {"why": "vLLM has repacked them for its kernels and keeps no readable copy", "parameters": names} if names else None
+
+
 def _prompt(batch: Any, index: int) -> dict[str, Any]:
     """How long the prompt is, and a fingerprint of its token ids: the id of a request is another in every run."""
     lengths, tokens = getattr(batch, "num_prompt_tokens", None), getattr(batch, "token_ids_cpu", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
-from msprobe.integrations.vllm.batch import batch_of
+from msprobe.integrations.vllm.batch import batch_of, empty_weights
 from msprobe.log import logger
 
 MODULES = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
@@ -100,6 +100,8 @@ class _Watcher:
         self._debugger: Any = None
         self._runner: Any = None
         """The runner whose model is recorded: the first; one of a draft model is not."""
+        self._empty: list[Any] = []
+        """What meta.json says of weights without elements, once it has been looked at: they are emptied when the model is loaded."""
         self._off = False
         self._open = False
         """A step has begun and not ended: its sampling is to come."""
@@ -170,6 +172,9 @@ class _Watcher:
         self._open = True
         try:
             self._debugger._note("batch", batch_of(runner, scheduler_output))
+            self._empty = self._empty or [empty_weights(runner.get_model())]
+            if self._empty[0] is not None:
+                self._debugger._note("empty_weights", self._empty[0])
         finally:
             self._debugger.stop()
             if ended:
