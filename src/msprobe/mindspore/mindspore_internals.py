@@ -56,6 +56,11 @@ def sequence_number(node: Any) -> int:
     return int(node._sequence_nr())
 
 
+def output_shape(node: Any, place: int) -> Any:
+    """The shape of one of a node's outputs."""
+    return node._input_metadata[place].shape
+
+
 def is_uninitialized(tensor: Any) -> bool:
     """Whether a tensor's values have not been made yet (a Parameter before its first use in graph mode)."""
     return bool(getattr(tensor, "has_init", False))

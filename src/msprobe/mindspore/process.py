@@ -32,9 +32,11 @@ def calling_place() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
-def wait_for_device() -> None:
-    """Return when everything that was started has run."""
+def wait_for_device() -> Exception | None:
+    """Return when everything that was started has run; gives what an operation of the user's raised meanwhile."""
     try:
         synchronize()
-    except Exception as error:  # what the user's operations raise comes to the user where the results are used
+    except Exception as error:
         let_through(error)
+        return error
+    return None

@@ -17,6 +17,7 @@ from msprobe.log import logger
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.dump.step_record import StepRecord, Tally
+from msprobe.mindspore.dump.values import PendingError
 from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import calling_place, current_rank, wait_for_device
@@ -139,7 +140,7 @@ class Session:
         number, self.number = self.number, self.number + 1
         if os.getpid() != self.pid or step is None:
             return
-        wait_for_device()
+        failure = wait_for_device()
         self.guard.close()
         self.guard.step = None
         late = sum(tally.late for tally in self._ended)
@@ -152,6 +153,8 @@ class Session:
         if self.config.step and number >= max(self.config.step):
             text = f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded'
             self._tell_once("last", text, logger.info)
+        if failure is not None:
+            raise PendingError(failure)
 
     def at_exit(self) -> None:
         """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
@@ -160,7 +163,10 @@ class Session:
         self.stop()
         if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
-            self.end_step()
+            try:
+                self.end_step()
+            except PendingError as pending:
+                logger.warning(f"an operation of the step had failed: {pending.error}")
         elif self._ended or self.config.level in ("debug", "L2"):
             return
         elif self.unselected is not None:
@@ -199,6 +205,8 @@ def contained(action: Callable[[], None], session: Session) -> None:
     except MsprobeException as error:
         session.why_nothing = str(error)
         raise
+    except PendingError as pending:  # an operation of the user's failed, and waiting for it was the first to be told
+        raise pending.error from None
     except Exception as error:
         let_through(error)
         logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))

@@ -13,16 +13,25 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msprobe.contain import let_through
-from msprobe.mindspore.dump.values import Array, Record, Side
-from msprobe.mindspore.mindspore_internals import LEAF, has_grad_nodes, node_id, node_of, place_of, sequence_number
+from msprobe.mindspore.dump.values import Array, PendingError, Record, Side, raise_if_pending
+from msprobe.mindspore.mindspore_internals import LEAF, has_grad_nodes, node_id, node_of, output_shape, place_of, sequence_number
 
 if TYPE_CHECKING:
     from msprobe.mindspore.dump.step_record import StepRecord
 
 Edge: TypeAlias = tuple[int, int]
 """Id of a node, and which of its outputs."""
+Shape: TypeAlias = "tuple[int, ...] | None"
 _MOST_NODES = 10_000
 """A call whose own part of the graph is larger is not walked to its end."""
+
+
+def _node_of(tensor: Any) -> Any:
+    try:
+        return node_of(tensor)
+    except Exception as error:
+        raise_if_pending(tensor, error)
+        raise
 
 
 class Before:
@@ -61,7 +70,7 @@ class GradientObservers:
         edges: list[Edge | None] = []
         nodes: list[Any] = []
         for tensor in tensors:
-            node = node_of(tensor)
+            node = _node_of(tensor)
             if node is None:
                 edges.append(None)
                 continue
@@ -80,7 +89,7 @@ class GradientObservers:
         """
         outputs: list[tuple[int, Any, int]] = []
         for position, tensor in enumerate(tensors):
-            node = node_of(tensor)
+            node = _node_of(tensor)
             if node is not None:
                 self._see(node)
                 outputs.append((position, node, place_of(tensor)))
@@ -132,6 +141,7 @@ class CallGradients:
         self._output: list[Record] = []
         self._sums: dict[Edge, Any] = {}
         self._contributions = 0
+        self._is_one_node = False
         self.entry_name = name
 
     def watch(self, outputs: list[tuple[int, Any, int]]) -> None:
@@ -165,6 +175,7 @@ class CallGradients:
                     waiting.append(following)
             if slots:
                 leaving.append((node, slots))
+        self._is_one_node = len(own) == 1
         self._contributions = sum(len(slots) for _, slots in leaving)
         for identity, (node, places) in arriving.items():
             passed = [] if identity in own else [(identity, place) for _, place in places if (identity, place) in wanted]
@@ -174,7 +185,7 @@ class CallGradients:
         for node, slots in leaving:
             number = self._hooks
             self._hooks += 1
-            node.register_hook(self._leaves(number, slots))
+            node.register_hook(self._leaves(number, slots, [_shape(following, place) for following, place in node.next_functions]))
 
     def _arrives(self, number: int, places: list[tuple[int, int]], passed: list[Edge]) -> Callable[[Any], None]:
         def observe(gradients: Any) -> None:
@@ -182,9 +193,9 @@ class CallGradients:
 
         return observe
 
-    def _leaves(self, number: int, slots: list[tuple[int, Edge]]) -> Callable[[Any, Any], None]:
+    def _leaves(self, number: int, slots: list[tuple[int, Edge]], shapes: list[Shape]) -> Callable[[Any, Any], None]:
         def observe(gradients: Any, _: Any) -> None:
-            self._contained(number, lambda: self._take_inputs(gradients, slots))
+            self._contained(number, lambda: self._take_inputs(gradients, slots, shapes))
 
         return observe
 
@@ -205,6 +216,8 @@ class CallGradients:
         except Exception as error:
             let_through(error)
             step.report(self._name, f"gradients could not be recorded: {error!r}")
+        except PendingError as pending:
+            raise pending.error from None
         step.tally.spent += perf_counter() - began
 
     def _begin_pass(self) -> None:
@@ -236,9 +249,26 @@ class CallGradients:
         for edge in passed:
             self._keep(edge, gradients[edge[1]])
 
-    def _take_inputs(self, gradients: Any, slots: list[tuple[int, Edge]]) -> None:
-        for slot, edge in slots:
-            self._keep(edge, gradients[slot])
+    def _take_inputs(self, gradients: Any, slots: list[tuple[int, Edge]], shapes: list[Shape]) -> None:
+        of_slot = dict(enumerate(gradients)) if len(gradients) == len(shapes) else certain_slots(list(gradients), shapes)
+        if self._is_one_node and len(slots) == sum(edge is not None for edge in self._before.edges):
+            self._take_each(of_slot, slots)
+        else:
+            for slot, edge in slots:
+                self._keep(edge, of_slot.get(slot))
+        if len(of_slot) < len(gradients):
+            for slot, edge in slots:
+                if slot not in of_slot:
+                    self._tell_uncertain(edge)
+
+    def _take_each(self, of_slot: dict[int, Any], slots: list[tuple[int, Edge]]) -> None:
+        """One node, and each of its slots is one argument: a tensor that is passed twice has two gradients."""
+        waiting = list(slots)
+        for position, wanted in enumerate(self._before.edges):
+            slot = next((slot for slot, edge in waiting if edge == wanted), None)
+            if slot is not None:
+                waiting = [one for one in waiting if one[0] != slot]
+                self._output[position] = self._record(of_slot.get(slot), "output", position)
 
     def _keep(self, edge: Edge, gradient: Any) -> None:
         """A contribution to the gradient of an input; where there are several they are added up, in float64 and then as the dtype is."""
@@ -251,6 +281,12 @@ class CallGradients:
         for position, wanted in enumerate(self._before.edges):
             if wanted == edge:
                 self._output[position] = self._record(gradient, "output", position)
+
+    def _tell_uncertain(self, edge: Edge) -> None:
+        what = "perhaps a gradient: a compiled function gave several of one shape, and does not say of which inputs"
+        for position, wanted in enumerate(self._before.edges):
+            if wanted == edge and self._recorded:
+                self._step.writer.note_unread((self.entry_name, "output", (str(position),), what))
 
     def _record(self, gradient: Any, role: str, position: int) -> Record:
         step = self._step
@@ -271,6 +307,40 @@ class CallGradients:
             self._step.writer.finish(entry)
             self._opened(self, False)
         self._sums = {}
+
+
+def certain_slots(gradients: list[Any], shapes: list[Shape]) -> dict[int, Any]:
+    """Slot -> gradient, as far as that is certain.
+
+    A compiled function gives gradients of those inputs only for which somebody asked, in order, and does not say which these are. They are
+    put to slots of their shapes from the left and from the right; where both ways agree there is no other.
+
+    Args:
+        gradients: fewer than there are slots.
+        shapes: of the slots; None where it is not known, which fits all.
+    """
+
+    def fit(order: range, wanted: list[int]) -> list[int]:
+        found: list[int] = []
+        slots = iter(order)
+        for number in wanted:
+            shape = tuple(gradients[number].shape) if gradients[number] is not None else None
+            found.append(next((slot for slot in slots if shape is None or shapes[slot] is None or shapes[slot] == shape), -1))
+        return found
+
+    numbers = list(range(len(gradients)))
+    left = fit(range(len(shapes)), numbers)
+    right = fit(range(len(shapes) - 1, -1, -1), numbers[::-1])[::-1]
+    return {slot: gradients[number] for number, slot in enumerate(left) if slot >= 0 and slot == right[number]}
+
+
+def _shape(node: Any, place: int) -> Shape:
+    """The shape of an output of a node."""
+    try:
+        return tuple(int(n) for n in output_shape(node, place))
+    except Exception as error:  # it does not say
+        let_through(error)
+        return None
 
 
 class _Sum:

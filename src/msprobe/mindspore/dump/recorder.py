@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.gradients import Before
 from msprobe.mindspore.dump.step_record import StepRecord
-from msprobe.mindspore.dump.values import Side
+from msprobe.mindspore.dump.values import PendingError, Side
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.inside import backward_of
 from msprobe.recording.stacks import Stack, StackCache
@@ -69,6 +69,9 @@ class Recorder:
         except Exception as error:
             let_through(error)
             self._tell(step, full, f"call could not be recorded: {error!r}")
+        except PendingError as pending:
+            state.inside = False
+            raise pending.error from None
         step.tally.spent += perf_counter() - began
         try:
             result = function(*args, **kwargs)
@@ -84,6 +87,11 @@ class Recorder:
         except Exception as error:
             let_through(error)
             self._tell(step, full, f"result could not be recorded: {error!r}")
+        except PendingError as pending:
+            state.inside = False
+            if call is not None and call.entry is not None:
+                step.writer.finish(call.entry)
+            raise pending.error from None
         state.inside = False
         step.tally.spent += perf_counter() - began
         return result
@@ -174,6 +182,9 @@ class Recorder:
         except Exception as error:
             let_through(error)
             self._tell(step, prefix, f"cell could not be recorded: {error!r}")
+        except PendingError as pending:
+            state.inside = was_inside
+            raise pending.error from None
         state.inside = False
         step.tally.spent += perf_counter() - began
         try:
@@ -192,6 +203,10 @@ class Recorder:
         except Exception as error:
             let_through(error)
             self._tell(step, prefix, f"result could not be recorded: {error!r}")
+        except PendingError as pending:
+            state.inside = was_inside
+            self._cell_raised(step, call)
+            raise pending.error from None
         state.inside = was_inside
         step.tally.spent += perf_counter() - began
         return result

@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import mindspore
 import numpy as np
 
+import mindspore
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.format.unread import Note
@@ -32,6 +32,25 @@ _CODE = numerics.CODE
 _SPARSE = {name: getattr(mindspore, name, None) for name in ("COOTensor", "CSRTensor", "RowTensor")}
 _SPARSE_PARTS = ("indptr", "indices", "values")
 _DTYPE_TEXT: dict[Any, str] = {}
+
+
+class PendingError(BaseException):
+    """What an earlier operation of the user's raised, and MindSpore reports to whoever looks at a tensor next: it belongs to the user.
+
+    No Exception, so that it passes what contains our own errors; whoever called us raises `error` in its place.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def raise_if_pending(tensor: Any, error: Exception) -> None:
+    """Looking at a tensor raised `error`: tell an operation that failed from a tensor that cannot be looked at in this way."""
+    try:
+        tensor.shape  # noqa: B018
+    except Exception:
+        raise PendingError(error) from None
 
 
 class Side:
@@ -101,16 +120,24 @@ class Encoder:
 
     def tensor(self, tensor: Any, path: Path, side: Side) -> Record:
         """The record of a tensor: its dtype as MindSpore names it (`Float32`), shape, Max, Min, Mean, Norm, and md5 or data_name."""
-        dtype = tensor.dtype
+        try:
+            dtype, shape = tensor.dtype, list(tensor.shape)
+        except Exception as error:
+            raise PendingError(error) from None
         text = _DTYPE_TEXT.get(dtype)
         if text is None:
             text = _DTYPE_TEXT[dtype] = str(dtype)
-        record: dict[str, Any] = {"type": "mindspore.Tensor", "dtype": text, "shape": list(tensor.shape)}
+        record: dict[str, Any] = {"type": "mindspore.Tensor", "dtype": text, "shape": shape}
         if is_uninitialized(tensor):
             record.update(Max=None, Min=None, Mean=None, Norm=None)
             self._unread(path, side, "a parameter whose values have not been made yet")
             return record
-        return self.array(tensor.asnumpy(), record, path, side)
+        try:
+            array = tensor.asnumpy()
+        except Exception as error:
+            raise_if_pending(tensor, error)
+            raise
+        return self.array(array, record, path, side)
 
     def array(self, array: Array, record: dict[str, Any], path: Path, side: Side) -> Record:
         """Put what `array` holds into the record of a tensor."""

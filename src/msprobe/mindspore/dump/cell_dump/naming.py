@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from mindspore import nn
-
 from msprobe.errors import UsageError
 
 _OF_TRAINING = ("optimizer", "grad_reducer")
 """Cells of nn.TrainOneStepCell that are no part of the model."""
+_RECOMPUTED = "_recompute_cell"
+"""What `Cell.recompute` puts into a cell around itself."""
 
 
 def checked_models(model: object) -> list[tuple[str, nn.Cell]]:
@@ -40,7 +41,8 @@ def named_cells(model: object) -> Iterator[tuple[str, Any]]:
         skipped: tuple[str, ...] = _OF_TRAINING if isinstance(root, nn.TrainOneStepCell) else ()
         seen.add(id(root))
         for path, cell in root.cells_and_names():
-            if id(cell) in seen or isinstance(cell, nn.Optimizer) or path.split(".")[0] in skipped:
+            parts = path.split(".")
+            if id(cell) in seen or isinstance(cell, nn.Optimizer) or parts[0] in skipped or _RECOMPUTED in parts:
                 continue
             seen.add(id(cell))
             yield f"Cell.{prefix}{path}.{type(cell).__name__}", cell
