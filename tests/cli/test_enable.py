@@ -248,6 +248,13 @@ def test_scripts_that_cannot_be_enabled(script: Path, capsys: pytest.CaptureFixt
     assert said in err and "Traceback" not in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["enable", "disable"])
+def test_a_program_gets_an_answer_for_wrong_arguments_too(command: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, "--nonsense", code=2, command=command)["message"].startswith("unrecognized arguments: --nonsense")
+    assert main([command, "train.py", "--nonsense"]) == 2
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
+
+
 def test_files_that_are_no_scripts(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, said in (("nothing.py", "no such file"), (".", "is a directory"), ("a.ipynb", "jupyter nbconvert")):
         for command in ("enable", "disable"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.config import Config, available
+from msprobe.config import Config, available, load_config
 
 Load = Callable[..., Config]
 Problems = Callable[..., list[str]]
@@ -34,10 +34,10 @@ def test_not_yet(problems: Problems, content: dict[str, Any], field: str, featur
     assert found[0].startswith(f"config.json: {field} is {json.dumps(value)}: {feature} is not available yet: ")
 
 
-def test_mindspore_is_not_there_yet(problems: Problems) -> None:
-    assert problems(framework="mindspore") == [
-        'argument "framework" is "mindspore": recording MindSpore is not available yet: use framework "pytorch"'
-    ]
+def test_the_packaged_file_is_for_mindspore_too(warnings: list[str]) -> None:
+    config = load_config(framework="mindspore")
+    assert (config.framework, config.task, config.level) == ("mindspore", "statistics", "L1")
+    assert warnings == []
 
 
 def test_arguments_are_refused_too(problems: Problems) -> None:

@@ -19,6 +19,7 @@ TRANSLATED = [
         "isolate.md",
         "load.md",
         "python_api.md",
+        "run.md",
         "switching_on.md",
         "transformers.md",
         "lightning.md",
@@ -91,6 +92,7 @@ def normalised(text: str) -> list[str]:
     text = re.sub(r"(\b|_)proc\d+", r"\1procPID", text)
     text = re.sub(r"\+\d+ ms", "+N ms", text)
     text = re.sub(r"\bthrough /.*?/(\w+\.py):\d+ ", r"through .../\1:LINE ", text)  # a line of an installed library
+    text = re.sub(r"\b(modeling_\w+\.py):\d+", r"\1:LINE", text)  # a line of transformers
     text = re.sub(r"\bat /.*?/(\w+\.py:\d+ )", r"at .../\1", text)
     text = re.sub(r"-?\b\d+\.\d+(e-?\d+)?\b", "NUMBER", text)
     text = re.sub(r"\b\d+ (pass|warning|error)\b", r"N \1", text)

@@ -43,6 +43,8 @@ def needs_a_real_one(arguments: list[str], environment: dict[str, str]) -> bool:
     """Whether a forked process would not be what these ask for."""
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-c", "-m", "-")):
         return True
+    if "MSPROBE_RUN" in environment and os.path.basename(arguments[0]) != "armed.py":
+        return True  # it is the start of an interpreter that `msprobe run` works with; armed.py stands for it
     names = [name for name in {*ENVIRONMENT, *environment} - ORDINARY if name.startswith(AT_START)]
     return any(ENVIRONMENT.get(name) != environment.get(name) for name in names)
 

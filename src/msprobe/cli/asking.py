@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Sequence
+from typing import NoReturn
 
 from msprobe.cli.console import show
 from msprobe.comparison.block import Line
@@ -56,9 +59,19 @@ def show_notes(notes: Sequence[str]) -> None:
     show([Line(f"note: {note}", "dim") for note in notes])
 
 
+def parse(parser: argparse.ArgumentParser, argv: list[str], command: str) -> argparse.Namespace:
+    """The arguments; with --json among them wrong ones are an answer too, status `failed`."""
+    if "--json" in argv:
+
+        def error(message: str) -> NoReturn:
+            answer = Answer(command, "", message=f"{message} (see {parser.prog} --help)")
+            raise SystemExit(print_json(answer))
+
+        setattr(parser, "error", error)  # noqa: B010 - a method of this one parser
+    return parser.parse_args(argv)
+
+
 def print_json(answer: Answer) -> int:
     """The answer for a program; gives the exit code."""
-    import json
-
     print(json.dumps(answer.as_json(), ensure_ascii=True, indent=2))
     return answer.exit_code

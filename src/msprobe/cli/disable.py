@@ -22,6 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="with --json: write")
 
 
+def parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+    """The arguments."""
+    from msprobe.cli.asking import parse as parsed
+
+    return parsed(parser, argv, "disable")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Shows, asks, writes, returns the exit code."""
     if arguments.json:

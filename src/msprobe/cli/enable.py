@@ -52,8 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
     """The arguments in any order, and behind `--` the command: argparse would give it the options behind SCRIPT too."""
+    from msprobe.cli.asking import parse as parsed
+
     cut = argv.index("--") if "--" in argv else len(argv)
-    arguments = parser.parse_args(argv[:cut])
+    arguments = parsed(parser, argv[:cut], "enable")
     arguments.command = argv[cut + 1 :]
     return arguments
 

@@ -17,6 +17,7 @@ from msprobe.errors import MsprobeException
 COMMANDS: dict[str, str] = {
     "compare": "compare two dumps value by value and name the first call that differs",
     "merge_result": "put the results of several ranks side by side",
+    "run": "record a script as it is, without a line in it",
     "isolate": "run a script with golden inputs for every module and name what is wrong",
     "enable": "put the lines that record into a script, and a config.json beside it",
     "disable": "take these lines out again",

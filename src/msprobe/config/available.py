@@ -29,7 +29,6 @@ def _among(*values: str) -> Callable[[Any], bool]:
 
 
 NOT_YET: tuple[Row, ...] = (
-    Row("framework", _among("mindspore"), "recording MindSpore", 'use framework "pytorch"'),
     Row("task", _among("acc_check"), "task acc_check"),
     Row("task", _among("overflow_check"), "task overflow_check"),
     Row("task", _among("exception_dump"), "task exception_dump"),

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from msprobe.config.available import not_yet
 from msprobe.config.file_model import SECTIONS, ConfigFile, LoadSection
-from msprobe.config.known_names import keep_known, keep_known_in_section
+from msprobe.config.known_names import OTHER_FRAMEWORK, keep_known, keep_known_in_section
 from msprobe.config.messages import Loc, Place, printable, show, validation_problems
 from msprobe.config.reading import read_object
 from msprobe.config.result import Config, DataMode, LoadConfig, Section
@@ -33,6 +33,7 @@ def load_config(
     dump_path: str | os.PathLike[str] | None = None,
     level: str | None = None,
     step: Iterable[int | str] | None = None,
+    rank: Iterable[int | str] | None = None,
 ) -> Config:
     """Reads config.json and checks it.
 
@@ -43,19 +44,19 @@ def load_config(
     """
     warnings: list[str] = []
     try:
-        return _load(config_path, framework, _arguments(task, dump_path, level, step), warnings.append)
+        return _load(config_path, framework, _arguments(task, dump_path, level, step, rank), warnings.append)
     finally:
         for text in warnings:
             logger.warning("%s", text)
 
 
-def _arguments(task: Any, dump_path: Any, level: Any, step: Any) -> dict[str, Any]:
+def _arguments(task: Any, dump_path: Any, level: Any, step: Any, rank: Any) -> dict[str, Any]:
     """The given arguments, in the types a file has; an empty string counts as not given."""
     if isinstance(dump_path, os.PathLike):
         dump_path = os.fspath(dump_path)
     if isinstance(step, (tuple, range)):
         step = list(step)
-    given = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+    given = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank}
     return {name: value for name, value in given.items() if not (value is None or (isinstance(value, str) and value == ""))}
 
 
@@ -67,6 +68,8 @@ def _load(config_path: Any, framework: str, arguments: dict[str, Any], warn: Cal
     file = _file_name(config_path)
     place = Place("packaged config.json" if config_path is None else printable(file), frozenset((*arguments, "framework")))
     data = {**read_object(file, warn), **arguments}
+    if config_path is None:  # the packaged file is for all frameworks: nobody has asked for what another one has
+        data = {name: value for name, value in data.items() if (name,) not in OTHER_FRAMEWORK[framework]}
     wanted_task = data.get("task") or "statistics"
 
     known = keep_known(data, framework, wanted_task, place, warn)

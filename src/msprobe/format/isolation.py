@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from msprobe.errors import DumpFormatError
+from msprobe.format.lines import append_line, read_lines
+
+__all__ = ["ARRIVED", "CODE", "EVENTS", "VARIABLE", "Orders", "append_line", "label_of", "read_lines"]
 
 VARIABLE = "MSPROBE_ISOLATE"
 """Environment variable: path of the file with the orders. The PrecisionDebugger of a process that has it does as the file says."""
@@ -69,27 +71,3 @@ def label_of(rank: int | None, labels: Collection[str]) -> str | None:
     if rank is not None:
         return f"rank{rank}" if f"rank{rank}" in labels else None
     return next((label for label in labels if label.startswith("proc")), None) if len(labels) == 1 else None
-
-
-def append_line(path: str, value: Mapping[str, Any]) -> None:
-    """Adds a line to a file of lines, in one write: several processes may do so, and a killed one leaves whole lines. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, json.dumps(value).encode() + b"\n")
-    finally:
-        os.close(descriptor)
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file of lines; nothing for a file that is not there. A last line that was cut off is left out."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return
-    for line in text.splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value

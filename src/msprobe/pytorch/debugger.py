@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msprobe.config import Config
@@ -98,6 +98,8 @@ class PrecisionDebugger:
 
     _instance: PrecisionDebugger | None = None
     _session: Session | None = None
+    _stand_in: Callable[[], None] | None = None
+    """Ends what `msprobe run` records: a debugger of the script's own goes before it."""
 
     def __new__(
         cls,
@@ -108,6 +110,9 @@ class PrecisionDebugger:
         step: Iterable[int | str] | None = None,
     ) -> PrecisionDebugger:
         if PrecisionDebugger._instance is None:
+            stand_in, PrecisionDebugger._stand_in = PrecisionDebugger._stand_in, None
+            if stand_in is not None:
+                stand_in()
             arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
             PrecisionDebugger._session = _session(config_path, arguments)
             atexit.register(_at_exit, PrecisionDebugger._session)

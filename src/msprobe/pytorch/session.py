@@ -23,7 +23,6 @@ from msprobe.pytorch.dump.checks.choosing import earlier_dump
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
-from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord, Tally
 from msprobe.pytorch.dump.token_range import TokenRange, checked_range
@@ -34,8 +33,9 @@ from msprobe.pytorch.process import calling_place, current_rank
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
-from msprobe.pytorch.selecting import make_selection
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
+from msprobe.recording.place import Place
+from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
 from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool

@@ -332,6 +332,11 @@ def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
 is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 
 
+def is_traced() -> bool:
+    """Whether a call of a module is none, but torch.fx finding out what it does."""
+    return bool(getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False))
+
+
 def force_eager() -> Callable[[], None] | None:
     """Let compiled code run eagerly from now on; gives the function that restores the stance there was, None if dynamo is not loaded.
 

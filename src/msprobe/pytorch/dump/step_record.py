@@ -19,14 +19,14 @@ from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
 from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
-from msprobe.pytorch.dump.closing_line import closing_line
 from msprobe.pytorch.dump.forgotten_step import ForgottenStep
 from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
-from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
+from msprobe.recording.closing_line import closing_line
 from msprobe.recording.counters import Counters
+from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
 from msprobe.writer import TensorPool
 

@@ -11,8 +11,6 @@ from msprobe.config import Config
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.pytorch.dump import meta
-from msprobe.pytorch.dump.closing_line import closing_line
-from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.dump.step_record import Tally, remove_tensor_files
 from msprobe.pytorch.save.call_sites import CallSites, SavedAt
 from msprobe.pytorch.save.encoder import SavedSide, blank, make_encoder
@@ -21,6 +19,8 @@ from msprobe.pytorch.save.names import Keys, UniqueSaver
 from msprobe.pytorch.save.unrecorded import Unrecorded
 from msprobe.pytorch.save.writer import writer_class
 from msprobe.pytorch.torch_internals import NoTorchFunction
+from msprobe.recording.closing_line import closing_line
+from msprobe.recording.place import Place
 from msprobe.writer import TensorPool
 
 

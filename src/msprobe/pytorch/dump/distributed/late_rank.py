@@ -14,8 +14,8 @@ from typing import Protocol
 from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
-from msprobe.pytorch.dump.place import Place
 from msprobe.pytorch.process import current_rank
+from msprobe.recording.place import Place
 from msprobe.writer import StepWriter
 
 _HEAD = 1 << 16

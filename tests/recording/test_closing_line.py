@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.pytorch.dump.closing_line import closing_line
+from msprobe.recording.closing_line import closing_line
 
 
 def line(**given: Any) -> str:

@@ -1,0 +1,354 @@
+"""Steps of an unmodified script: begun and ended at outermost calls of its models, recorded by the session behind PrecisionDebugger."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from msprobe.contain import let_through
+from msprobe.errors import MsprobeException
+from msprobe.format import isolation
+from msprobe.launch.models import Family, Roots, name_of, parameters_of
+from msprobe.launch.orders import tell
+from msprobe.log import logger
+from msprobe.pytorch import debugger, torch_internals
+from msprobe.pytorch.debugger import PrecisionDebugger
+from msprobe.pytorch.session import Session, contained
+
+if TYPE_CHECKING:
+    from msprobe.launch.arming import Armed
+
+_LOOKS = 50
+"""So many times at most all modules of the process are looked at; each time costs some ten milliseconds."""
+_TOLD = 200
+
+EVALUATION = "in evaluation mode without gradients, between two training steps"
+UNTRAINED = "no optimizer trains it; --models all takes it, too"
+LATE = "first called while a step was running; a model from the next step on"
+WAITING = "called before there was an optimizer, which --step-on optimizer waits for"
+
+
+class Watch:
+    """What is recorded in this process, from the first call of a module that may be a model.
+
+    Attributes:
+        stepped: an optimizer has stepped since the running step began.
+    """
+
+    def __init__(self, armed: Armed) -> None:
+        self._armed = armed
+        self._orders = armed.orders
+        self.stepped = False
+        self._open: str | None = None
+        """What began the running step: "training" or "forward"."""
+        self._calls = 0
+        self._part: weakref.ref[torch.nn.Module] | None = None
+        """The module whose call began the running step, where a script calls a model by its parts."""
+        self._roots = Roots()
+        self._family_groups = -1
+        self._looks = 0
+        self._models: list[weakref.ref[torch.nn.Module]] = []
+        self._joining: list[weakref.ref[torch.nn.Module]] = []
+        self._named: tuple[str, ...] = ()
+        self._training = False
+        self._ended = False
+        self.taken: dict[str, list[int]] = {}
+        """Models of a step, as told -> first and last step with them."""
+        self.left_out: Counter[tuple[str, str]] = Counter()
+        self.directories: list[str] = []
+        self.steps: list[int] = []
+        self._instance = PrecisionDebugger._instance
+        self._atexit_registered = False
+        self._session: Session | None = None
+        if self._instance is None:
+            self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments))
+            PrecisionDebugger._stand_in = self.make_way
+        else:
+            self.make_way()
+
+    # --- calls ----------------------------------------------------------------------------------------------------------------------
+    def begins(self, module: torch.nn.Module) -> None:
+        """An outermost call of a module begins, in any thread."""
+        if self._ended or _is_no_call(module):
+            return
+        everything = self._orders.models == "all"
+        if not everything and next(module.parameters(), None) is None:
+            if len(self._armed.plain) < _TOLD:
+                self._armed.plain[type(module).__name__] += 1
+            return
+        root = self._root(module)
+        if self._is_training():
+            self._in_training(module, root)
+        elif self._orders.step_on == "optimizer":
+            self._leave_out(root, WAITING)
+        else:
+            self._in_forwards(module, root)
+
+    def _is_training(self) -> bool:
+        if self._orders.step_on == "forward":
+            return False
+        if not self._training:
+            self._training = any(any(True for _ in parameters_of(optimizer)) for optimizer in self._optimizers())
+        return self._training
+
+    def _in_training(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
+        if self._open == "forward" or (self._open is not None and self.stepped):
+            self._end()
+            if self._ended:
+                return
+        models = self._known_models()
+        known = any(root is model for model in models)
+        if self._open is not None:
+            if not known and self._orders.models == "all":
+                self._join(root)
+            elif not known:
+                self._leave_out(root, UNTRAINED)
+            return
+        if models and not known and self._orders.models == "auto":
+            self._leave_out(root, UNTRAINED)
+        elif not torch.is_grad_enabled() and not module.training:
+            self._leave_out(root, EVALUATION)
+        else:
+            if not known:
+                self._add(root)
+            self._begin("training", self._known_models())
+
+    def _in_forwards(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
+        if self._open is not None and self._part is not None and module is not root:
+            part = self._part()
+            if part is not module and part is not None and self._roots.get(part) is root:
+                return  # another part of the same model: `decode` after `encode`, or model.forward() called by name
+        if self._open is not None and self._calls >= self._orders.forwards:
+            self._end()
+            if self._ended:
+                return
+        self._calls += 1
+        self._part = weakref.ref(module)
+        if self._orders.forwards == 1:
+            self._begin("forward", [root])
+            return
+        known = any(root is model for model in self._known_models())
+        if self._open is None:
+            if not known:
+                self._add(root)
+            self._begin("forward", self._known_models())
+        elif not known:
+            self._join(root)
+
+    # --- models ---------------------------------------------------------------------------------------------------------------------
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return [optimizer for known in self._armed.optimizers if (optimizer := known()) is not None]
+
+    def _root(self, module: torch.nn.Module) -> torch.nn.Module:
+        """The model that a module belongs to; looks at the process anew where a module or an optimizer is new."""
+        root = self._roots.get(module)
+        if root is not None and self._family_groups == self._armed.groups:
+            return root
+        self._looks += 1
+        if self._looks > _LOOKS:
+            return root or module
+        family = Family()
+        root = family.root_of(module)
+        self._roots.keep(module, root)
+        self._family_groups = self._armed.groups
+        optimizers = self._optimizers()
+        for optimizer in optimizers:
+            self._armed.watch_step(type(optimizer))
+        if self._orders.step_on != "forward" or self._orders.forwards > 1:
+            trained = family.trained(optimizers, root)
+            if trained:
+                keeps = self._orders.models == "all" or self._orders.step_on == "forward"
+                others = [model for model in self._known_models() if keeps and all(model is not one for one in trained)]
+                self._models = list(map(weakref.ref, [*trained, *others]))
+        return root
+
+    def _known_models(self) -> list[torch.nn.Module]:
+        """In the order of their names; those that nobody holds any more are gone."""
+        return [model for known in self._models if (model := known()) is not None]
+
+    def _add(self, root: torch.nn.Module) -> None:
+        self._models.append(weakref.ref(root))
+
+    def _join(self, root: torch.nn.Module) -> None:
+        if all(known() is not root for known in self._joining):
+            self._joining.append(weakref.ref(root))
+        self._leave_out(root, LATE)
+
+    def _leave_out(self, root: torch.nn.Module, why: str) -> None:
+        key = name_of(root), why
+        if key in self.left_out or len(self.left_out) < _TOLD:
+            self.left_out[key] += 1
+
+    # --- steps ----------------------------------------------------------------------------------------------------------------------
+    def _begin(self, kind: str, models: list[torch.nn.Module]) -> None:
+        session = self._session
+        if session is None:
+            return
+        for optimizer in self._optimizers():
+            self._armed.watch_step(type(optimizer))  # torch.compile takes torch's own hooks off
+        number = session.number
+        self._tell_names(models, number)
+        self._open, self.stepped = kind, False
+        model = models[0] if len(models) == 1 else models
+        with session.lock:
+            self._contained(lambda: session.start(model, None, None))
+        if session.step is not None:
+            self._note(session, models, number)
+
+    def _note(self, session: Session, models: list[torch.nn.Module], number: int) -> None:
+        assert session.step is not None
+        named = ", ".join(map(name_of, models))
+        span = self.taken.setdefault(named, [number, number])
+        span[1] = number
+        self.steps.append(number)
+        self.directories = [session.root]
+        session.step.writer.meta["msprobe_run"] = {"models": [name_of(one) for one in models], "step_on": self._kind()}
+        if len(self.steps) == 1:
+            if os.getpid() != os.getppid() and not self._atexit_registered:
+                self._register_end_of_child()
+            tell("recording", models=named, step=number, root=session.root)
+
+    def _kind(self) -> str:
+        if self._open == "training":
+            return "optimizer"
+        return "forward" if self._orders.forwards == 1 else f"forward:{self._orders.forwards}"
+
+    def _tell_names(self, models: list[torch.nn.Module], number: int) -> None:
+        """The user learns when the names in the dump become others."""
+        named = tuple(map(name_of, models))
+        if self._named and named != self._named and len(named) > 1:
+            listed = ", ".join(f"Module.{index} is {name}" for index, name in enumerate(named))
+            logger.info(f"msprobe run: from step {number} on the models are others: {listed}")
+        self._named = named
+
+    def _end(self) -> None:
+        """The running step is over; after the last one that is selected torch is as it was."""
+        session = self._session
+        if session is None or self._open is None:
+            return
+        self._open, self.stepped, self._calls = None, False, 0
+        with session.lock:
+            self._contained(session.end_step)
+        for joining in self._joining:
+            if joining() is not None:
+                self._models.append(joining)
+        self._joining.clear()
+        config = session.config
+        last = bool(config.step) and session.number > max(config.step)
+        if (last or (session.earlier is not None and session.earlier.ended)) and not session.live.watched:
+            self._finish()
+
+    def _contained(self, action: Any) -> None:
+        session = self._session
+        if session is None:
+            return
+        try:
+            contained(action, session)
+        except MsprobeException as error:
+            logger.error(f"msprobe run: {error}")
+            session.why_nothing = str(error)
+
+    # --- the end --------------------------------------------------------------------------------------------------------------------
+    def _register_end_of_child(self) -> None:
+        """A child of multiprocessing ends without the handlers of atexit."""
+        self._atexit_registered = True
+        import sys
+
+        util = sys.modules.get("multiprocessing.util")
+        process = sys.modules.get("multiprocessing.process")
+        if util is not None and process is not None and process.parent_process() is not None:
+            util.Finalize(None, self._armed.at_exit, exitpriority=0)
+
+    def _finish(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._armed.off()
+        PrecisionDebugger._stand_in = None
+        self._report()
+
+    def _report(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        report = {
+            "models": self.taken,
+            "steps": self.steps,
+            "counted": session.number,
+            "selected": sorted(session.config.step)[:20],
+            "step_on": "optimizer" if self._training else "forward",
+            "forwards": self._orders.forwards if self._orders.step_on == "forward" else 0,
+            "left_out": [[name, calls, why] for (name, why), calls in self.left_out.items()],
+            "plain": dict(self._armed.plain),
+            "roots": self.directories or [session.root],
+            "why_nothing": session.why_nothing,
+            "unselected": session.unselected,
+            "rank": session.place.rank if session.place is not None else None,
+            "compiled": torch_internals.compiling_is_loaded(),
+        }
+        if not tell("report", **report):
+            from msprobe.launch.summary import of_one
+
+            logger.info("\n".join(of_one({"event": "report", "pid": os.getpid(), **report})))
+
+    def at_exit(self) -> None:
+        """The interpreter ends, and with it the running step."""
+        session = self._session
+        if self._ended or session is None:
+            return
+        try:
+            running, self._open = self._open is not None, None
+            if os.environ.get(isolation.VARIABLE):
+                session.at_exit()
+            elif running or session.step is not None:
+                with session.lock:
+                    self._contained(session.end_step)
+            if session.override is not None:
+                session.override.at_exit()
+            self._finish()
+        except Exception as error:
+            let_through(error)
+            self._armed.give_up(repr(error))
+
+    def abandon(self) -> None:
+        """Something of ours went wrong: what is on disk of the running step is all that there will be."""
+        session = self._session
+        if self._ended or session is None:
+            return
+        self._ended = True
+        PrecisionDebugger._stand_in = None
+        with session.lock:
+            self._contained(session.end_step)
+        if self.steps:
+            self._report()
+
+    def make_way(self) -> None:
+        """The script makes a PrecisionDebugger of its own, which goes before us."""
+        session, self._session = self._session, None
+        self._ended = True
+        self._armed.off()
+        logger.warning(
+            "msprobe run: the script has a PrecisionDebugger of its own, which records as the script says; msprobe run does nothing"
+        )
+        tell("made way")
+        if session is not None:
+            PrecisionDebugger._session = None
+            with session.lock:
+                try:
+                    contained(session.end_step, session)
+                except MsprobeException as error:
+                    logger.error(f"msprobe run: {error}")
+
+    def forget(self) -> None:
+        """In a forked child, where nothing is recorded."""
+        self._ended, self._session = True, None
+        PrecisionDebugger._stand_in = None
+
+
+def _is_no_call(module: torch.nn.Module) -> bool:
+    """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, or torch.fx tracing."""
+    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or torch_internals.is_traced()

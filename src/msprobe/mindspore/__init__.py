@@ -1,0 +1,28 @@
+"""msprobe for MindSpore."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msprobe.mindspore.debugger import PrecisionDebugger
+    from msprobe.mindspore.model_callbacks import MsprobeInitStep, MsprobeStep
+    from msprobe.mindspore.reproducibility.seeding import seed_all
+
+__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "seed_all"]
+
+_WHERE = {
+    "PrecisionDebugger": "msprobe.mindspore.debugger",
+    "MsprobeStep": "msprobe.mindspore.model_callbacks",
+    "MsprobeInitStep": "msprobe.mindspore.model_callbacks",
+    "seed_all": "msprobe.mindspore.reproducibility.seeding",
+}
+"""Name -> the module that has it; imported when somebody asks, so that importing this package costs nothing beside MindSpore."""
+
+
+def __getattr__(name: str) -> Any:
+    where = _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(where), name)

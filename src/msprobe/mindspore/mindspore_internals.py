@@ -1,0 +1,73 @@
+"""Every private name of MindSpore that we touch, and nothing else. What a release lacks is None: the feature that needs it says so."""
+
+# mypy: disable-error-code="import-not-found"
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+LEAF = (1 << 64) - 1
+"""The sequence number of a node that belongs to a leaf: a parameter, or an argument that is differentiated."""
+
+
+def _attribute(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(module), name, None)
+    except Exception:  # a release that has moved it
+        return None
+
+
+jit_executor = _attribute("mindspore.graph.api", "_JitExecutor") or _attribute("mindspore.common.api", "_JitExecutor")
+"""Runs a function that jit has compiled; compiles it first."""
+cell_executor = _attribute("mindspore.graph.api", "_CellGraphExecutor") or _attribute("mindspore.common.api", "_CellGraphExecutor")
+"""Compiles cells in graph mode."""
+_wait = _attribute("mindspore.hal.stream", "synchronize_")
+has_grad_nodes = hasattr(_attribute("mindspore", "Tensor"), "_grad_node")
+"""Whether tensors know their node of the backward graph (MindSpore 2.10 has it)."""
+
+
+def synchronize() -> None:
+    """Wait for all that was started. `runtime.synchronize` does not wait on a CPU, and `hal.synchronize` warns that it is deprecated."""
+    if _wait is not None:
+        _wait()
+    else:
+        import mindspore
+
+        mindspore.hal.synchronize()
+
+
+def node_of(tensor: Any) -> Any:
+    """The node of the backward graph that makes a tensor's gradient, None outside of differentiation."""
+    return tensor._grad_node
+
+
+def place_of(tensor: Any) -> int:
+    """Which of its node's outputs a tensor is."""
+    return int(tensor._output_index)
+
+
+def node_id(node: Any) -> int:
+    """A number that tells nodes apart while they live."""
+    return int(node._unique_id())
+
+
+def sequence_number(node: Any) -> int:
+    """Nodes are numbered as they are made; LEAF for leaves."""
+    return int(node._sequence_nr())
+
+
+def output_shape(node: Any, place: int) -> Any:
+    """The shape of one of a node's outputs."""
+    return node._input_metadata[place].shape
+
+
+def is_uninitialized(tensor: Any) -> bool:
+    """Whether a tensor's values have not been made yet (a Parameter before its first use in graph mode)."""
+    return bool(getattr(tensor, "has_init", False))
+
+
+def in_graph_mode() -> bool:
+    """Whether cells are compiled as a whole."""
+    import mindspore
+
+    return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)

@@ -1,0 +1,369 @@
+"""Scripts that know nothing of msprobe: each prints its losses, and at the end a hash of everything that recording must not change."""
+
+from __future__ import annotations
+
+BEGIN = """
+import hashlib
+import random
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+random.seed(0)
+torch.set_num_threads(1)
+
+def show(loss):
+    print("loss", (loss.item() if isinstance(loss, torch.Tensor) else loss).hex())
+
+def finish(*modules):
+    text = hashlib.sha256()
+    for module in modules:
+        for name, tensor in module.state_dict().items():
+            text.update(name.encode() + tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    text.update(torch.get_rng_state().numpy().tobytes() + repr(random.getstate()).encode())
+    print("end", text.hexdigest())
+
+class Net(nn.Module):
+    def __init__(self, size=6):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, size), nn.BatchNorm1d(size), nn.Linear(size, 2)
+
+    def forward(self, x):
+        return self.last(F.dropout(F.relu(self.norm(self.first(x))), 0.1, self.training))
+
+def batches(count):
+    for _ in range(count):
+        yield torch.randn(5, 4), torch.randint(0, 2, (5,))
+"""
+
+PLAIN = """
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+criterion = nn.CrossEntropyLoss()
+for x, y in batches(4):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+ACCUMULATION = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+for number, (x, y) in enumerate(batches(8)):
+    loss = F.cross_entropy(model(x), y) / 4
+    loss.backward()
+    show(loss)
+    if number % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+finish(model)
+"""
+
+GAN = """
+class Generator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(3, 4)
+
+    def forward(self, z):
+        return torch.tanh(self.up(z))
+
+class Discriminator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.judge = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.judge(x)
+
+generator, discriminator = Generator(), Discriminator()
+opt_g = torch.optim.Adam(generator.parameters(), lr=0.01)
+opt_d = torch.optim.Adam(discriminator.parameters(), lr=0.01)
+for x, _ in batches(2):
+    with torch.no_grad():
+        fake = generator(torch.randn(5, 3))
+    loss_d = F.softplus(-discriminator(x)).mean() + F.softplus(discriminator(fake)).mean()
+    opt_d.zero_grad()
+    loss_d.backward()
+    opt_d.step()
+    loss_g = F.softplus(-discriminator(generator(torch.randn(5, 3)))).mean()
+    opt_g.zero_grad()
+    loss_g.backward()
+    opt_g.step()
+    show(loss_d), show(loss_g)
+finish(generator, discriminator)
+"""
+
+LBFGS = """
+model = Net()
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+for x, y in batches(2):
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+    show(optimizer.step(closure))
+finish(model)
+"""
+
+SCALER = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+for number, (x, y) in enumerate(batches(3)):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y) * (float("inf") if number == 1 else 1.0)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    show(loss), print(scaler.get_scale())
+finish(model)
+"""
+
+EVALUATION = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = list(batches(2))
+def evaluate():
+    model.eval()
+    with torch.no_grad():
+        show(sum(F.cross_entropy(model(x), y) for x, y in data))
+    model.train()
+evaluate()
+for x, y in data * 2:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+    evaluate()
+finish(model)
+"""
+
+TEACHER = """
+class Teacher(Net):
+    pass
+
+model, teacher, average = Net(), Teacher().eval().requires_grad_(False), torch.optim.swa_utils.AveragedModel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(3):
+    with torch.no_grad():
+        target = teacher(x)
+    loss = F.mse_loss(model(x), target)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    average.update_parameters(model)
+    with torch.no_grad():
+        show(average(x).sum())
+    show(loss)
+finish(model, teacher, average)
+"""
+
+INFERENCE = """
+class Resize(nn.Module):
+    def forward(self, x):
+        return x * 0.5
+
+model = Net().eval()
+resize = Resize()
+with torch.inference_mode():
+    for x, _ in batches(3):
+        show(model(resize(x)).softmax(-1).sum())
+finish(model)
+"""
+
+PARTS = """
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def loss(self, x):
+        return F.mse_loss(self.decoder(torch.tanh(self.encoder(x))), x)
+
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, _ in batches(2):
+    loss = model.loss(x)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+BY_HAND = """
+model = Net()
+for x, y in batches(2):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
+    show(loss)
+finish(model)
+"""
+
+CHECKPOINT = """
+from torch.utils.checkpoint import checkpoint
+class Deep(Net):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+model = Deep()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(2):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+LATENT = """
+model = Net().eval().requires_grad_(False)
+latent = torch.zeros(5, 4, requires_grad=True)
+optimizer = torch.optim.Adam([latent], lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(latent).square().sum()
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+FOLDS = """
+for fold in range(2):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(2):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        show(loss)
+finish(model)
+"""
+
+LISTED = """
+pipe = [nn.Linear(4, 4), nn.Linear(4, 3)]
+with torch.no_grad():
+    for x, _ in batches(2):
+        for part in pipe:
+            x = part(x)
+        show(x.sum())
+finish(*pipe)
+"""
+
+COMPILED = """
+import warnings
+warnings.simplefilter("ignore")
+model = torch.compile(Net(), backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(4):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(loss)
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+finish(model)
+"""
+
+WORKERS = """
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.embedding = nn.Linear(2, 4)
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        with torch.no_grad():
+            return self.embedding(torch.full((2,), float(index))), index % 2
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    for x, y in torch.utils.data.DataLoader(Data(), 4, num_workers=2):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        show(loss)
+finish(model)
+"""
+
+FORKED = """
+import multiprocessing, sys
+def train(number):
+    torch.manual_seed(number)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(2):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        show(loss)
+    sys.stdout.flush()
+context = multiprocessing.get_context("fork")
+for number in range(2):
+    child = context.Process(target=train, args=(number,))
+    child.start()
+    child.join()
+    print(child.exitcode)
+"""
+
+OWN = """
+from msprobe.pytorch import PrecisionDebugger
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(batches(3)):
+    if number == LATER:
+        debugger = PrecisionDebugger(dump_path="own", level="L0", task="statistics")
+    if number >= LATER:
+        debugger.start(model)
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if number >= LATER:
+        debugger.step()
+    show(loss)
+finish(model)
+"""
+
+RANK = """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(2):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
+LEFT_ON_TORCH = """
+import sys
+def state():
+    from torch.optim import optimizer
+    functions = [nn.Module.__call__, torch.optim.Optimizer.add_param_group, torch.amp.GradScaler.step, torch.optim.SGD.step]
+    files = [function.__code__.co_filename.split("site-packages")[-1] for function in functions]
+    return [*files, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(batches(3)):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+print([str(item) for item in state()])
+"""

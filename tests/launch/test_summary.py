@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from msprobe.launch.summary import summary
+
+
+def report(pid: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "event": "report",
+        "pid": pid,
+        "models": {"Net": [0, 1]},
+        "steps": [0, 1],
+        "counted": 2,
+        "selected": [],
+        "step_on": "optimizer",
+        "forwards": 0,
+        "left_out": [],
+        "plain": {},
+        "roots": ["/d"],
+        "why_nothing": "",
+        "unselected": None,
+        **more,
+    }
+
+
+def event(kind: str, pid: int = 1, **more: Any) -> dict[str, Any]:
+    return {"event": kind, "pid": pid, **more}
+
+
+def test_processes_that_say_the_same_say_it_once() -> None:
+    lines = summary([event("torch"), report(1), report(2), report(3, steps=[0, 1, 3])])
+    assert lines[0] == "recorded 2 steps (0-1) in each of 2 processes: /d"
+    assert lines[3] == "recorded 3 steps (0-1, 3): /d"
+
+
+def test_models_that_change() -> None:
+    lines = summary([report(models={"A": [0, 0], "A, B": [1, 4]}, steps=[0, 1, 2, 3, 4])])
+    assert lines[1:3] == ["taken as model: A (step 0)", "taken as models: A, B (steps 1 to 4)"]
+
+
+def test_what_was_not_taken_is_cut_where_it_is_long() -> None:
+    lines = summary([report(left_out=[[f"M{n}", 2, "why"] for n in range(9)])])
+    assert lines[3] == "not recorded as a model: M0, 2 calls (why)"
+    assert lines[-1] == "and 4 more of these" and len(lines) == 9
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([], "no Python process below the command could be reached"),
+        ([event("python")], "torch was never imported"),
+        ([event("python"), event("torch")], "the script called no nn.Module"),
+        ([event("torch"), event("plain", plain={"ReLU": 1}), event("plain", 2, plain={"ReLU": 2})], "were called: ReLU (3 calls);"),
+        ([report(steps=[], selected=[7], counted=3)], "the script made 3 steps, 0 to 2, and none of them is selected"),
+        ([report(steps=[], unselected=1)], '"rank" does not select rank 1'),
+        ([report(steps=[], left_out=[["Net", 3, "no optimizer trains it"]])], "Net was called 3 times (no optimizer trains it)"),
+        ([report(steps=[], why_nothing="the reason")], "nothing was recorded: the reason"),
+        ([event("failed", 3, reason="RuntimeError: ours")], "recording failed in process 3: RuntimeError: ours"),
+        ([event("made way")], "a PrecisionDebugger of its own, which recorded as the script says (1 process)"),
+        ([event("recording", 9, models="Net", root="/d", step=0)], "process 9 was cut off while it recorded Net into /d"),
+    ],
+)
+def test_every_outcome_is_one_line(events: list[dict[str, Any]], said: str) -> None:
+    (line,) = summary(events)
+    assert said in line
+
+
+def test_a_rank_that_was_killed_stands_beside_the_others() -> None:
+    begun = [event("recording", pid, models="Net", root="/d", step=0) for pid in (2, 1)]
+    lines = summary([*begun, report(1)])
+    assert lines[0].startswith("recorded 2 steps") and lines[-1].startswith("process 2 was cut off")

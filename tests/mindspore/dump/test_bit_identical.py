@@ -1,0 +1,25 @@
+"""Watching changes nothing: losses, gradients and parameters of three steps, bit for bit, over many nets and all levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.mindspore
+NETS = ["Mlp", "Convolution", "Shared", "InPlace", "Containers", "ByHand", "WithJit", "JitWithWeights", "Split", "Half", "Dropped"]
+
+
+@pytest.fixture(scope="module")
+def answers(run_mindspore: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run_mindspore("dump/identical.py", tmp_path_factory.mktemp("identical"))
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_training_is_the_same_to_the_bit(answers: Any, net: str) -> None:
+    assert answers[net] == {"repeats": True, "L0": True, "L1": True, "mix": True}
+
+
+def test_every_net_is_tried(answers: Any) -> None:
+    assert list(answers) == NETS
