@@ -15,13 +15,14 @@ from msprobe.config.values import LEVELS, TASKS_OF, one_of
 class Row:
     """One thing that is not built: the field (of the chosen task's section after `section.`), the values that need it, the words for it.
 
-    `instead`: what to do about it; where empty (task, level), the values that are built are named.
+    `instead`: what to do about it; where empty (task, level), the values that are built are named. `framework`: where it is missing.
     """
 
     field: str
     needs: Callable[[Any], bool]
     feature: str
     instead: str = ""
+    framework: str = "pytorch"
 
 
 def _among(*values: str) -> Callable[[Any], bool]:
@@ -30,15 +31,14 @@ def _among(*values: str) -> Callable[[Any], bool]:
 
 NOT_YET: tuple[Row, ...] = (
     Row("task", _among("acc_check"), "task acc_check"),
-    Row("task", _among("overflow_check"), "task overflow_check"),
-    Row("task", _among("exception_dump"), "task exception_dump"),
     Row("level", _among("L2"), "recording kernels (level L2)"),
 )
 
 
-def built(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
+def built(field: str, values: tuple[str, ...], framework: str = "pytorch") -> tuple[str, ...]:
     """Those of `values` of a field outside the sections that are there to be used."""
-    return tuple(value for value in values if not any(row.field == field and row.needs(value) for row in NOT_YET))
+    rows = [row for row in NOT_YET if row.field == field and row.framework == framework]
+    return tuple(value for value in values if not any(row.needs(value) for row in rows))
 
 
 def not_yet(config: Config) -> Iterator[tuple[Loc, Any, str]]:
@@ -46,8 +46,8 @@ def not_yet(config: Config) -> Iterator[tuple[Loc, Any, str]]:
     for row in NOT_YET:
         head, _, name = row.field.rpartition(".")
         value = getattr(config.section if head else config, name)
-        if row.needs(value):
+        if row.framework == config.framework and row.needs(value):
             loc: Loc = (config.task, name) if head else (name,)
             choices = TASKS_OF[config.framework] if name == "task" else LEVELS
-            instead = row.instead or f"use {one_of(built(name, choices))}"
+            instead = row.instead or f"use {one_of(built(name, choices, config.framework))}"
             yield loc, value, f"{row.feature} is not available yet: {instead}"

@@ -39,6 +39,7 @@ def broken_rules(config: Config) -> Iterator[Problem]:
     yield from _async_dump(config)
     yield from _scope(config)
     yield from _nan_check(config)
+    yield from _kernels_of_mindspore(config)
     yield from _directories(config)
 
 
@@ -47,6 +48,10 @@ def useless_fields(config: Config) -> Iterator[tuple[Loc, str]]:
     section = config.section
     if section.tensor_list and config.level == "debug":
         yield (config.task, "tensor_list"), 'has no effect at level "debug"'
+    if config.framework == "mindspore" and config.level == "L2":
+        for name in ("scope", "tensor_list"):
+            if getattr(section, name):
+                yield (config.task, name), 'has no effect at level "L2": name kernels in "list"'
     for name in ("scope", "list"):
         if getattr(section, name) and config.level == "debug":
             yield (config.task, name), 'has no effect at level "debug", where only what save() is given is recorded'
@@ -64,7 +69,7 @@ def _task(config: Config) -> Iterator[Problem]:
     allowed = TASKS_OF[config.framework]
     if config.task not in allowed:
         other = next(TITLE[name] for name in TASKS_OF if name != config.framework)
-        usable = one_of(built("task", allowed))
+        usable = one_of(built("task", allowed, config.framework))
         yield ("task",), config.task, f"this task exists for {other} only; on {TITLE[config.framework]} it must be {usable}"
 
 
@@ -78,12 +83,12 @@ def _level(config: Config) -> Iterator[Problem]:
         yield ("level",), level, 'must be "L1" with task "nan_check"'
     # As long as the level is not there at all, that is what is to be said, and not what it would need besides.
     unnamed = task in ("statistics", "tensor") and not config.section.list
-    if level == "L2" and config.framework == "pytorch" and unnamed and _is_there(level):
+    if level == "L2" and config.framework == "pytorch" and unnamed and _is_there(level, config.framework):
         yield (task, "list"), [], 'level "L2" needs the name of the API here, such as ["Functional.linear.0.forward"]'
 
 
-def _is_there(level: str) -> bool:
-    return bool(built("level", (level,)))
+def _is_there(level: str, framework: str) -> bool:
+    return bool(built("level", (level,), framework))
 
 
 def _async_dump(config: Config) -> Iterator[Problem]:
@@ -92,7 +97,7 @@ def _async_dump(config: Config) -> Iterator[Problem]:
     loc: Loc = ("async_dump",)
     if config.task not in ("statistics", "tensor"):
         yield loc, True, f'works with task "statistics" or "tensor" only, and the task is "{config.task}"'
-    elif config.level == "L2" and _is_there("L2"):
+    elif config.level == "L2" and _is_there("L2", config.framework):
         yield loc, True, 'works at level "L0", "L1", "mix" or "debug" only, and the level is "L2"'
     if config.task == "tensor" and config.level != "debug" and not config.section.list:
         yield (
@@ -115,10 +120,10 @@ def _async_dump(config: Config) -> Iterator[Problem]:
 def _scope(config: Config) -> Iterator[Problem]:
     scope, level = config.section.scope, config.level
     loc: Loc = (config.task, "scope")
-    if not scope or level == "debug":
+    if not scope or level == "debug" or (level == "L2" and config.framework == "mindspore"):
         return
     if level == "L2" and config.framework == "pytorch":
-        if not _is_there(level):
+        if not _is_there(level, config.framework):
             return
         yield loc, scope, 'does not work at level "L2": name the API in "list", and leave scope out'
         return
@@ -162,6 +167,17 @@ def _nan_check(config: Config) -> Iterator[Problem]:
     mode = config.section.data_mode
     if config.task == "nan_check" and not mode.output:
         yield (config.task, "data_mode"), ["input"], 'task nan_check looks at outputs: add "output", or use ["all"]'
+
+
+def _kernels_of_mindspore(config: Config) -> Iterator[Problem]:
+    """MindSpore's own dump of kernels takes one of all, input and output."""
+    section = config.section
+    if config.framework != "mindspore" or config.level != "L2":
+        return
+    mode = section.data_mode
+    if not (mode.forward and mode.backward):
+        words = [word for word in ("forward", "backward") if getattr(mode, word)]
+        yield (config.task, "data_mode"), words, 'at level "L2" it must be one of ["all"], ["input"] and ["output"]: a kernel has no direction'
 
 
 def _directories(config: Config) -> Iterator[Problem]:

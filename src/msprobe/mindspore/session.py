@@ -19,6 +19,7 @@ from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.dump.step_record import StepRecord, Tally
 from msprobe.mindspore.dump.values import PendingError
 from msprobe.mindspore.dump.window import CompilationGuard, Window
+from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import calling_place, current_rank, wait_for_device
 from msprobe.recording.place import Place
@@ -52,6 +53,8 @@ class Session:
         """The rank of this process, where the configuration selects others."""
         self._ended: list[Tally] = []
         self._told: set[str] = set()
+        self._kernels_told = False
+        """Level L2: MindSpore knows what to dump."""
         self._started_at = ""
         saves = config.task == "tensor" or bool(config.section.tensor_list)
         self.pool = TensorPool() if saves and config.level in ("L0", "L1", "mix") else None
@@ -65,7 +68,12 @@ class Session:
             checked_models(model)
         elif model is not None:
             checked_models(model)
-        if os.getpid() != self.pid or config.level in ("debug", "L2"):
+        if os.getpid() != self.pid or config.level == "debug":
+            return
+        if config.level == "L2":
+            if not self._kernels_told:
+                self._kernels_told = True
+                kernel_dump.start(config, self.root)
             return
         if self.window is not None:
             self._tell_once(

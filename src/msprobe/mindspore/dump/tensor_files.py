@@ -34,9 +34,14 @@ class TensorFiles:
             entry, role, path: what the file is called after.
         """
         name = layout.tensor_file_name(entry, role, path, suffix=".npy")
-        copied = array.astype(_EXACT_AS.get(array.dtype.name, array.dtype), copy=True)
-        self._pool.submit_saver(os.path.join(self._directory, name), lambda where: _write(where, copied), copied.nbytes)
+        keep_array(self._pool, os.path.join(self._directory, name), array)
         return name
+
+
+def keep_array(pool: TensorPool, path: str, array: Array) -> None:
+    """Have a copy of the array written by the pool."""
+    copied = array.astype(_EXACT_AS.get(array.dtype.name, array.dtype), copy=True)
+    pool.submit_saver(path, lambda where: _write(where, copied), copied.nbytes)
 
 
 def _write(path: str, array: Array) -> None:

@@ -1,0 +1,80 @@
+"""`save`, `save_grad`, `step`. MindSpore compiles the source text of the first two: they and what they call are written for its parser."""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import Tensor, ops
+
+from msprobe.mindspore.static_save.eager import end_step, save_grad_now, save_now
+from msprobe.mindspore.static_save.taps import (
+    DumpGradientTap,
+    DumpTap,
+    GradientTap,
+    Tap,
+    in_graph,
+    python_ops,
+    tell_skipped,
+)
+
+
+def _save_in_graph(save_dir: Any, name: Any, data: Any) -> None:
+    if isinstance(data, (list, tuple)):
+        for i, value in enumerate(data):
+            _save_in_graph(save_dir, f"{name}.{i}", value)
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            _save_in_graph(save_dir, f"{name}.{key}", value)
+    elif isinstance(data, Tensor):
+        if not python_ops():
+            DumpTap(save_dir, name)(data)
+        elif 0 in data.shape:
+            Tap(save_dir, name, data.shape)(ops.zeros((1,), data.dtype))
+        elif len(data.shape) == 0:
+            Tap(save_dir, name, ())(ops.reshape(data, (1,)))
+        else:
+            Tap(save_dir, name)(data)
+    else:
+        tell_skipped(name)
+
+
+def save(save_dir: str, name: str, data: Any) -> None:
+    """Save a tensor, or all tensors in a list, tuple or dict, when this line runs; in graph mode, in jit and in PyNative.
+
+    `save("./dump", "x", x)` writes `./dump/step0/rank0/x_float32_0.npy`, the next one of that name `x_float32_1.npy`. In nested values
+    the names are joined by dots: `lst.0_float32_0.npy`, `lst.1.k_float32_0.npy`.
+
+    Args:
+        save_dir: directory; made where it is not there.
+        name: what the value is called.
+        data: what is no tensor in it is told once, and left out.
+    """
+    if in_graph():
+        _save_in_graph(save_dir, name, data)
+    else:
+        save_now(save_dir, name, data)
+
+
+def save_grad(save_dir: str, name: str, data: Any) -> Any:
+    """Save the gradient of a tensor when it is computed, as `{name}_grad_{dtype}_{n}.npy`. Use what it returns in place of `data`.
+
+    Gradients stay as they are, bit for bit.
+
+    Args:
+        save_dir: directory; made where it is not there.
+        name: what the value is called.
+        data: a tensor.
+    """
+    if in_graph():
+        if not python_ops():
+            return DumpGradientTap(save_dir, name + "_grad")(data)
+        if 0 in data.shape or len(data.shape) == 0:
+            return GradientTap(save_dir, name + "_grad", data.shape)(data)
+        return GradientTap(save_dir, name + "_grad")(data)
+    return save_grad_now(save_dir, name, data)
+
+
+def step() -> None:
+    """End a step: wait until all that was saved is on disk; what is saved from here on goes into the next step's directory."""
+    end_step()

@@ -1,0 +1,139 @@
+"""What save, save_grad and step do where Python runs them: PyNative mode, and around compiled graphs."""
+
+# mypy: disable-error-code="import-not-found"
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Any
+
+from mindspore import Tensor
+
+from msprobe.contain import let_through
+from msprobe.mindspore.process import wait_for_device
+from msprobe.mindspore.static_save.files import FILES
+from msprobe.mindspore.static_save.taps import has_python_ops, skipped
+
+_MAX_DEPTH = 200
+_handles: list[Any] = []
+_lock = threading.Lock()
+
+
+def save_now(save_dir: Any, name: Any, data: Any) -> None:
+    """Write the tensors in `data` as they are now."""
+    directory = _directory("save", save_dir, name)
+    if directory is None:
+        return
+    try:
+        _save(directory, name, data, 0)
+    except Exception as error:
+        let_through(error)
+        FILES.tell(f'save(name="{name}") could not look at a value: {error!r}')
+
+
+def _save(directory: str, name: str, data: Any, depth: int) -> None:
+    if isinstance(data, Tensor):
+        FILES.keep(directory, name, str(data.dtype).lower(), data.asnumpy())
+    elif isinstance(data, (list, tuple)) and depth < _MAX_DEPTH:
+        for i, value in enumerate(data):
+            _save(directory, f"{name}.{i}", value, depth + 1)
+    elif isinstance(data, dict) and depth < _MAX_DEPTH:
+        for key, value in data.items():
+            _save(directory, f"{name}.{key}", value, depth + 1)
+    else:
+        skipped(name)
+
+
+class _Hook:
+    """Writes one gradient and takes itself off: a tensor that is used again in the next step would call it again."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self.handle: Any = None
+
+    def __call__(self, gradient: Any) -> None:
+        try:
+            FILES.keep(self._directory, self._name, str(gradient.dtype).lower(), gradient.asnumpy())
+            with _lock:
+                if self.handle in _handles:
+                    _handles.remove(self.handle)
+            if self.handle is not None:
+                self.handle.remove()
+        except Exception as error:
+            let_through(error)
+            FILES.tell(f'save_grad(name="{self._name}") could not look at a gradient: {error!r}')
+
+
+def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
+    """Write the gradient of `data` when it comes; gives `data` itself."""
+    directory = _directory("save_grad", save_dir, name)
+    if directory is None:
+        return data
+    if not isinstance(data, Tensor):
+        FILES.tell(f'save_grad(name="{name}"): a {type(data).__name__} has no gradient, only a tensor has; nothing is saved')
+        return data
+    try:
+        hook = _Hook(directory, f"{name}_grad")
+        function = hook.__call__  # register_hook takes functions only
+        handle = hook.handle = data.register_hook(function)
+        with _lock:
+            _handles.append(handle)
+    except Exception as error:
+        let_through(error)
+        FILES.tell(f'save_grad(name="{name}") cannot follow the gradient: {error!r}')
+    return data
+
+
+def _directory(what: str, save_dir: Any, name: Any) -> str | None:
+    """The directory, absolute; None where the arguments are wrong, which is told."""
+    for argument, value in (("save_dir", save_dir), ("name", name)):
+        if not isinstance(value, str) or not value:
+            FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
+            return None
+    return os.path.abspath(os.path.expanduser(save_dir))
+
+
+def end_step() -> None:
+    """See `step`."""
+    failure = wait_for_device()
+    with _lock:
+        handles = _handles[:]
+        _handles.clear()
+    for handle in handles:
+        try:
+            handle.remove()
+        except Exception as error:
+            let_through(error)
+    if not has_python_ops():
+        _tell_device()
+    FILES.end_step()
+    if failure is not None:
+        raise failure
+
+
+def _tell_device() -> None:
+    """TensorDump counts the steps itself: it is told by a tensor of a name that it knows."""
+    try:
+        import mindspore
+        from mindspore import ops
+
+        @mindspore.jit
+        def update(value: Any) -> Any:
+            ops.TensorDump()("<tensordump-update-step>", value)
+            return value
+
+        update(Tensor([0], mindspore.float32))
+    except Exception as error:
+        let_through(error)
+        FILES.tell(f"step(): the device could not be told that a step has ended: {error!r}")
+
+
+def _at_exit() -> None:
+    """A graph may still run when the interpreter ends."""
+    if wait_for_device() is None:
+        FILES.drain()
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,175 @@
+"""Operators that hand values out of a compiled graph: a Python function called from it on a CPU, TensorDump elsewhere.
+
+The classes are `jit_class`es: `__init__` runs when MindSpore compiles, `__call__` becomes part of the graph. MindSpore reads their source
+text, so it is plain: a receiver called `self`, no lambda inside an expression, no annotation of the result.
+"""
+
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,misc"
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mindspore import get_context, jit_class, ops
+
+from msprobe.contain import let_through
+from msprobe.mindspore.dump.values import Array
+from msprobe.mindspore.static_save.files import FILES
+
+Take = Callable[[str, Array], None]
+"""`take(dtype, array)` is given each value, in some thread of MindSpore's; it must not raise."""
+
+
+def python_op(take: Take, shape: tuple[int, ...] | None = None) -> Any:
+    """An operator of the graph that calls `take` whenever it runs, is never optimised away, and gives back what it was given.
+
+    Args:
+        take: what to call.
+        shape: of the value, where the operator is given it in another one: without dimensions, or empty, it cannot be handed over.
+    """
+    kind: list[str] = []
+
+    def note_dtype(dtype: Any) -> Any:
+        text = str(dtype)
+        kind[:] = [text[text.index("[") + 1 : text.index("]")].lower() if "[" in text else text.lower()]
+        return dtype
+
+    def same_shape(given: Any) -> Any:
+        return given
+
+    def call(value: Any) -> Any:
+        try:
+            array = value if isinstance(value, np.ndarray) else np.array(value)
+            if shape is not None:
+                array = array.reshape(-1)[:0].reshape(shape) if 0 in shape else array.reshape(shape)
+            take(kind[0] if kind else array.dtype.name, array)
+        except Exception as error:
+            let_through(error)
+            FILES.tell(f"a value of a compiled graph could not be taken: {error!r}")
+        return value
+
+    op = ops.Custom(call, out_shape=same_shape, out_dtype=note_dtype, func_type="pyfunc")
+    op.add_prim_attr("side_effect_io", True)
+    return op
+
+
+def keeping(directory: str, name: str) -> Take:
+    """Writes each value to a file."""
+    where = os.path.abspath(directory)
+
+    def take(dtype: str, array: Array) -> None:
+        FILES.keep(where, name, dtype, array)
+
+    return take
+
+
+def has_python_ops() -> bool:
+    """Whether a graph of this device can call Python."""
+    return bool(get_context("device_target") == "CPU")
+
+
+def _dump_path(directory: str, name: str) -> str:
+    """TensorDump puts step and rank into the braces itself, and numbers its files."""
+    return os.path.join(os.path.abspath(directory), "{step}", "{rank}", name)
+
+
+@jit_class
+class Tap:
+    """Hands a tensor out of the graph; nothing of it is differentiated."""
+
+    def __init__(self, directory, name, shape=None):
+        self.op = python_op(keeping(directory, name), shape)
+
+    def __call__(self, x):
+        return self.op(ops.stop_gradient(x))
+
+
+@jit_class
+class GradientTap:
+    """Gives back its argument, and hands the gradient that comes back to it out of the graph."""
+
+    def __init__(self, directory, name, shape=None):
+        op = python_op(keeping(directory, name), shape)
+
+        def through(gradient):
+            op(gradient)
+            return gradient
+
+        def flattened(gradient):
+            op(ops.reshape(gradient, (1,)))
+            return gradient
+
+        def nothing(gradient):
+            return gradient
+
+        hook = through
+        if shape is not None:
+            hook = nothing if 0 in shape else flattened
+        self.insert = ops.InsertGradientOf(hook)
+
+    def __call__(self, x):
+        return self.insert(x)
+
+
+@jit_class
+class DumpTap:
+    """Tap, on a device whose graphs cannot call Python."""
+
+    def __init__(self, directory, name):
+        self.path = _dump_path(directory, name)
+        self.op = ops.TensorDump()
+
+    def __call__(self, x):
+        return self.op(self.path, ops.stop_gradient(x))
+
+
+@jit_class
+class DumpGradientTap:
+    """GradientTap, on a device whose graphs cannot call Python."""
+
+    def __init__(self, directory, name):
+        path = _dump_path(directory, name)
+        op = ops.TensorDump()
+
+        def through(gradient):
+            op(path, gradient)
+            return gradient
+
+        self.insert = ops.InsertGradientOf(through)
+
+    def __call__(self, x):
+        return self.insert(x)
+
+
+class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
+    """Gives True where MindSpore compiles, False where Python runs it."""
+
+    def __call__(self):
+        return False
+
+
+class _PythonOps(ops.constexpr(get_instance=False)(lambda: has_python_ops())):
+    """has_python_ops(), known to the compiler."""
+
+    def __call__(self):
+        return has_python_ops()
+
+
+class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
+    """Tells, once, that a value is no tensor."""
+
+    def __call__(self, name):
+        return skipped(name)
+
+
+def skipped(name: str) -> int:
+    """A value is no tensor: nothing is saved, and that is told."""
+    FILES.tell(f'save(name="{name}"): it is no tensor, and only tensors are saved')
+    return 0
+
+
+in_graph = _InGraph()
+python_ops = _PythonOps()
+tell_skipped = _Skipped()
