@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Tensor, ops
+from mindspore import Tensor, bfloat16, float32, ops
 
 from msprobe.mindspore.static_save.eager import end_step, save_grad_now, save_now
 from msprobe.mindspore.static_save.taps import (
@@ -30,9 +30,9 @@ def _save_in_graph(save_dir: Any, name: Any, data: Any) -> None:
         if not python_ops():
             DumpTap(save_dir, name)(data)
         elif 0 in data.shape:
-            Tap(save_dir, name, data.shape)(ops.zeros((1,), data.dtype))
-        elif len(data.shape) == 0:
-            Tap(save_dir, name, ())(ops.reshape(data, (1,)))
+            Tap(save_dir, name, data.shape, data.dtype)(ops.zeros((1,), float32))
+        elif data.dtype == bfloat16:
+            Tap(save_dir, name, None, data.dtype)(ops.cast(data, float32))
         else:
             Tap(save_dir, name)(data)
     else:
@@ -69,8 +69,10 @@ def save_grad(save_dir: str, name: str, data: Any) -> Any:
     if in_graph():
         if not python_ops():
             return DumpGradientTap(save_dir, name + "_grad")(data)
-        if 0 in data.shape or len(data.shape) == 0:
-            return GradientTap(save_dir, name + "_grad", data.shape)(data)
+        if 0 in data.shape:
+            return GradientTap(save_dir, name + "_grad", None, True)(data)
+        if data.dtype == bfloat16:
+            return GradientTap(save_dir, name + "_grad", data.dtype)(data)
         return GradientTap(save_dir, name + "_grad")(data)
     return save_grad_now(save_dir, name, data)
 

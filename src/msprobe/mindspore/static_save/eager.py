@@ -16,7 +16,7 @@ from msprobe.mindspore.static_save.files import FILES
 from msprobe.mindspore.static_save.taps import has_python_ops, skipped
 
 _MAX_DEPTH = 200
-_handles: list[Any] = []
+_hooks: list[tuple[_Hook, Any]] = []
 _lock = threading.Lock()
 
 
@@ -46,24 +46,40 @@ def _save(directory: str, name: str, data: Any, depth: int) -> None:
 
 
 class _Hook:
-    """Writes one gradient and takes itself off: a tensor that is used again in the next step would call it again."""
+    """Writes one gradient. It is taken off afterwards (MindSpore does not survive that inside of the hook): a tensor that is used again in
+    the next step would call it again."""
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory = directory
         self._name = name
-        self.handle: Any = None
+        self.fired = False
 
-    def __call__(self, gradient: Any) -> None:
+    def function(self) -> Any:
+        """What register_hook takes: a plain function."""
+
+        def hook(gradient: Any) -> None:
+            if self.fired:
+                return
+            self.fired = True
+            try:
+                FILES.keep(self._directory, self._name, str(gradient.dtype).lower(), gradient.asnumpy())
+            except Exception as error:
+                let_through(error)
+                FILES.tell(f'save_grad(name="{self._name}") could not look at a gradient: {error!r}')
+
+        return hook
+
+
+def _take_off(all_of_them: bool) -> None:
+    """Take hooks off that have done their work, or all."""
+    with _lock:
+        done = [item for item in _hooks if all_of_them or item[0].fired]
+        _hooks[:] = [item for item in _hooks if item not in done]
+    for _, handle in done:
         try:
-            FILES.keep(self._directory, self._name, str(gradient.dtype).lower(), gradient.asnumpy())
-            with _lock:
-                if self.handle in _handles:
-                    _handles.remove(self.handle)
-            if self.handle is not None:
-                self.handle.remove()
+            handle.remove()
         except Exception as error:
             let_through(error)
-            FILES.tell(f'save_grad(name="{self._name}") could not look at a gradient: {error!r}')
 
 
 def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
@@ -75,11 +91,11 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
         FILES.tell(f'save_grad(name="{name}"): a {type(data).__name__} has no gradient, only a tensor has; nothing is saved')
         return data
     try:
+        _take_off(all_of_them=False)
         hook = _Hook(directory, f"{name}_grad")
-        function = hook.__call__  # register_hook takes functions only
-        handle = hook.handle = data.register_hook(function)
+        handle = data.register_hook(hook.function())
         with _lock:
-            _handles.append(handle)
+            _hooks.append((hook, handle))
     except Exception as error:
         let_through(error)
         FILES.tell(f'save_grad(name="{name}") cannot follow the gradient: {error!r}')
@@ -98,14 +114,7 @@ def _directory(what: str, save_dir: Any, name: Any) -> str | None:
 def end_step() -> None:
     """See `step`."""
     failure = wait_for_device()
-    with _lock:
-        handles = _handles[:]
-        _handles.clear()
-    for handle in handles:
-        try:
-            handle.remove()
-        except Exception as error:
-            let_through(error)
+    _take_off(all_of_them=True)
     if not has_python_ops():
         _tell_device()
     FILES.end_step()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mindspore import get_context, jit_class, ops
+from mindspore import float32, get_context, jit_class, ops
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
@@ -22,29 +22,36 @@ Take = Callable[[str, Array], None]
 """`take(dtype, array)` is given each value, in some thread of MindSpore's; it must not raise."""
 
 
-def python_op(take: Take, shape: tuple[int, ...] | None = None) -> Any:
+def python_op(take: Take, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
     """An operator of the graph that calls `take` whenever it runs, is never optimised away, and gives back what it was given.
 
     Args:
         take: what to call.
-        shape: of the value, where the operator is given it in another one: without dimensions, or empty, it cannot be handed over.
+        shape: of the value, where that is empty: there is nothing to hand over, and the operator is given something else.
+        dtype: of the value, where the operator is given it in another one: MindSpore cannot take bfloat16 back from Python.
     """
-    kind: list[str] = []
+    kind: list[str] = [] if dtype is None else [str(dtype).lower()]
 
-    def note_dtype(dtype: Any) -> Any:
-        text = str(dtype)
-        kind[:] = [text[text.index("[") + 1 : text.index("]")].lower() if "[" in text else text.lower()]
-        return dtype
+    def note_dtype(given: Any) -> Any:
+        if dtype is None:
+            text = str(given)
+            kind[:] = [text[text.index("[") + 1 : text.index("]")].lower() if "[" in text else text.lower()]
+        return given
 
     def same_shape(given: Any) -> Any:
         return given
 
     def call(value: Any) -> Any:
         try:
-            array = value if isinstance(value, np.ndarray) else np.array(value)
+            name = kind[0] if kind else ""
+            stored = "float32" if name == "bfloat16" else name
             if shape is not None:
-                array = array.reshape(-1)[:0].reshape(shape) if 0 in shape else array.reshape(shape)
-            take(kind[0] if kind else array.dtype.name, array)
+                array = np.empty(shape, stored)
+            elif isinstance(value, np.ndarray):
+                array = value
+            else:  # without dimensions: a number of Python's
+                array = np.array(value, stored or None)
+            take(name or array.dtype.name, array)
         except Exception as error:
             let_through(error)
             FILES.tell(f"a value of a compiled graph could not be taken: {error!r}")
@@ -79,8 +86,8 @@ def _dump_path(directory: str, name: str) -> str:
 class Tap:
     """Hands a tensor out of the graph; nothing of it is differentiated."""
 
-    def __init__(self, directory, name, shape=None):
-        self.op = python_op(keeping(directory, name), shape)
+    def __init__(self, directory, name, shape=None, dtype=None):
+        self.op = python_op(keeping(directory, name), shape, dtype)
 
     def __call__(self, x):
         return self.op(ops.stop_gradient(x))
@@ -90,23 +97,23 @@ class Tap:
 class GradientTap:
     """Gives back its argument, and hands the gradient that comes back to it out of the graph."""
 
-    def __init__(self, directory, name, shape=None):
-        op = python_op(keeping(directory, name), shape)
+    def __init__(self, directory, name, dtype=None, empty=False):
+        op = python_op(keeping(directory, name), None, dtype)
 
         def through(gradient):
             op(gradient)
             return gradient
 
-        def flattened(gradient):
-            op(ops.reshape(gradient, (1,)))
+        def widened(gradient):
+            op(ops.cast(gradient, float32))
             return gradient
 
         def nothing(gradient):
             return gradient
 
-        hook = through
-        if shape is not None:
-            hook = nothing if 0 in shape else flattened
+        hook = through if dtype is None else widened
+        if empty:
+            hook = nothing
         self.insert = ops.InsertGradientOf(hook)
 
     def __call__(self, x):
