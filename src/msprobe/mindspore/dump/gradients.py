@@ -336,6 +336,8 @@ def certain_slots(gradients: list[Any], shapes: list[Shape]) -> dict[int, Any]:
 
 def _shape(node: Any, place: int) -> Shape:
     """The shape of an output of a node."""
+    if node is None:
+        return None
     try:
         return tuple(int(n) for n in output_shape(node, place))
     except Exception as error:  # it does not say
