@@ -135,6 +135,15 @@ def test_an_exception_of_the_model_passes_and_the_next_step_works(tmp_path: Path
     assert [request["id"] for meta in metas(run) for request in meta["batch"]["requests"]] == ["c", "a"]
 
 
+def test_an_exception_before_the_batch_is_known(tmp_path: Path, told: list[str]) -> None:
+    one = engine(watched(tmp_path, level="L0"))
+    with pytest.raises(KeyError):
+        one.execute_model(scheduled(unknown=1))
+    one.execute_model(scheduled(a=4))
+    one.sample_tokens(None)
+    assert Run(tmp_path / "dump").steps[-1] == 1 and not any("nothing more" in text for text in told)
+
+
 def test_steps_ranks_and_the_switch(tmp_path: Path) -> None:
     steps(engine(watched(tmp_path, level="L0", step=[1])))
     assert Run(tmp_path / "dump").steps == [1]

@@ -43,7 +43,7 @@ def watch(module: ModuleType, config_path: str) -> None:
         try:
             result = execute(self, scheduler_output, *args, **kwargs)
         except BaseException:
-            watcher.ran(self, scheduler_output, True)
+            watcher.raised(self, scheduler_output)
             raise
         watcher.ran(self, scheduler_output, result is not None)
         return result
@@ -119,6 +119,14 @@ class _Watcher:
     def ran(self, runner: Any, scheduler_output: Any, ended: bool) -> None:
         """execute_model has run. `ended`: no sampling follows."""
         self._contained(lambda: self._ran(runner, scheduler_output, ended))
+
+    def raised(self, runner: Any, scheduler_output: Any) -> None:
+        """execute_model has raised: what was recorded is kept. Which rows are whose may not have been known yet."""
+        try:
+            self._debugger._note("batch", batch_of(runner, scheduler_output))
+        except Exception as error:
+            let_through(error)
+        self._contained(self._end)
 
     def samples(self, runner: Any) -> bool:
         """sample_tokens begins; whether it belongs to a step."""
