@@ -328,6 +328,28 @@ def backward_after_step():
     train(net, total, data()[0])
 
 
+def stop_before_backward():
+    debugger("early_stop", "mix")
+    net = made(Mlp)
+
+    def f(x):
+        PrecisionDebugger.start(net)
+        y = net(x).sum()
+        PrecisionDebugger.stop()
+        return ops.tanh(y)
+
+    ms.value_and_grad(f, None, net.trainable_params())(data()[0])
+    PrecisionDebugger.step()
+    debugger("second_order", "mix")
+    net = made(Mlp)
+    outer = ms.grad(lambda x: ms.grad(lambda x: ops.tanh(net(x)).sum())(x).sum())
+    plain = outer(data()[0]).asnumpy()
+    PrecisionDebugger.start(net)
+    seen["second order"] = outer(data()[0]).asnumpy().tobytes() == plain.tobytes()
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
+
+
 def recomputed():
     debugger("recompute", "mix", "statistics")
     net = made(Mlp)
@@ -488,6 +510,7 @@ for case in (
     everything_is_put_back,
     backward_after_step,
     recomputed,
+    stop_before_backward,
     several_backwards,
     forked,
     wrong_use,

@@ -330,6 +330,17 @@ def test_a_backward_pass_after_its_step_is_counted(runs: Runs) -> None:
     assert "3 calls of earlier steps had their backward pass after their step had ended" in (runs.directory / "output.txt").read_text()
 
 
+def test_stop_before_the_backward_pass_and_step_after_it(runs: Runs) -> None:
+    data = runs.data("early_stop")
+    assert {"Cell.second.Dense.backward.0", "Primitive.matmul.MatMul.0.backward", "Cell.first.Dense.parameters_grad.0"} <= set(data)
+    assert "Functional.tanh.0.forward" not in data
+
+
+def test_gradients_of_gradients(runs: Runs) -> None:
+    assert runs.seen["second order"] is True
+    assert "Functional.tanh.0.backward" in runs.data("second_order")
+
+
 def test_recomputed_cells_keep_their_names(runs: Runs) -> None:
     data = runs.data("recompute")
     assert not [name for name in data if "recompute" in name.lower()]
