@@ -160,6 +160,11 @@ def steps():
     debugger("no_rank", "L0", rank=[0])
     train(net, total, data()[0])
     seen["no_rank"] = os.path.exists("no_rank")
+    by_hand = debugger("by_hand", "L0", rank=[3])
+    by_hand.start(net, rank_id=3)
+    net(data()[0])
+    by_hand.stop()
+    by_hand.step()
     made_new = debugger("from_five", "L0")
     made_new.set_init_step(5)
     train(net, total, data()[0])
@@ -394,7 +399,13 @@ def forked():
 def wrong_use():
     mine = debugger("wrong", "L0")
     messages = []
-    for action in (lambda: mine.start(), lambda: mine.start(3), lambda: mine.start([made(Mlp), 4]), lambda: mine.set_init_step(-1)):
+    for action in (
+        lambda: mine.start(),
+        lambda: mine.start(3),
+        lambda: mine.start([made(Mlp), 4]),
+        lambda: mine.set_init_step(-1),
+        lambda: mine.start(rank_id=-1),
+    ):
         try:
             action()
         except Exception as error:

@@ -262,6 +262,7 @@ def test_steps_and_ranks(runs: Runs) -> None:
     assert sorted(path.name for path in (runs.directory / "steps").iterdir()) == ["step1", "step3", "step4"]
     assert [path.name for path in (runs.directory / "from_five").iterdir()] == ["step5"]
     assert runs.seen["no_rank"] is False
+    assert runs.place("by_hand").name == "rank3"
     assert '"rank" is set, but this process has no rank' in (runs.directory / "output.txt").read_text()
 
 
@@ -385,6 +386,7 @@ def test_wrong_use_is_told(runs: Runs) -> None:
         "UsageError: start(model): model is int; allowed: a mindspore.nn.Cell, or a list or tuple of them",
         "UsageError: start(model): model[1] is int, not a mindspore.nn.Cell",
         "UsageError: set_init_step(step): step is -1; allowed: an integer of 0 or more",
+        "UsageError: start(rank_id): rank_id is -1; allowed: an integer of 0 or more",
     ]
 
 
