@@ -76,19 +76,20 @@ class PrecisionDebugger:
         return self._current().config
 
     @classmethod
-    def start(cls, model: Any = None) -> None:
+    def start(cls, model: Any = None, rank_id: int | None = None) -> None:
         """Begin recording; nothing happens if it is on already or if this step or rank is not selected.
 
         Args:
             model: a cell, or a list or tuple of them; needed at levels L0 and mix, and at L1 for primitives that cells hold. What is inside
                 it is recorded, it itself is not.
+            rank_id: names the directory `rank{rank_id}`; by default the rank of MindSpore's communication, where that was initialised.
 
         Raises:
-            UsageError: `model` is missing or of a wrong type.
+            UsageError: `model` is missing or of a wrong type, or `rank_id` is no integer of 0 or more.
         """
         session = cls._current()
         with session.lock:
-            contained(lambda: session.start(model), session)
+            contained(lambda: session.start(model, rank_id), session)
 
     @classmethod
     def stop(cls) -> None:

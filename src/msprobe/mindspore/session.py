@@ -59,9 +59,11 @@ class Session:
         saves = config.task == "tensor" or bool(config.section.tensor_list)
         self.pool = TensorPool() if saves and config.level in ("L0", "L1", "mix") else None
 
-    def start(self, model: Any) -> None:
+    def start(self, model: Any, rank_id: int | None = None) -> None:
         """Recording is on from here, if this step and rank are selected."""
         config = self.config
+        if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
+            raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
         if config.level in ("L0", "mix"):
             if model is None:
                 raise UsageError(f'start(model): model is missing; level "{config.level}" records cells and needs it')
@@ -82,7 +84,7 @@ class Session:
                 " between; end each iteration with stop() and step()",
             )
             return
-        rank = current_rank()
+        rank = current_rank() if rank_id is None else rank_id
         if not self.selects(rank):
             return
         if in_graph_mode():

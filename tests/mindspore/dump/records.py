@@ -160,6 +160,11 @@ def steps():
     debugger("no_rank", "L0", rank=[0])
     train(net, total, data()[0])
     seen["no_rank"] = os.path.exists("no_rank")
+    by_hand = debugger("by_hand", "L0", rank=[3])
+    by_hand.start(net, rank_id=3)
+    net(data()[0])
+    by_hand.stop()
+    by_hand.step()
     made_new = debugger("from_five", "L0")
     made_new.set_init_step(5)
     train(net, total, data()[0])
@@ -328,6 +333,28 @@ def backward_after_step():
     train(net, total, data()[0])
 
 
+def stop_before_backward():
+    debugger("early_stop", "mix")
+    net = made(Mlp)
+
+    def f(x):
+        PrecisionDebugger.start(net)
+        y = net(x).sum()
+        PrecisionDebugger.stop()
+        return ops.tanh(y)
+
+    ms.value_and_grad(f, None, net.trainable_params())(data()[0])
+    PrecisionDebugger.step()
+    debugger("second_order", "mix")
+    net = made(Mlp)
+    outer = ms.grad(lambda x: ms.grad(lambda x: ops.tanh(net(x)).sum())(x).sum())
+    plain = outer(data()[0]).asnumpy()
+    PrecisionDebugger.start(net)
+    seen["second order"] = outer(data()[0]).asnumpy().tobytes() == plain.tobytes()
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
+
+
 def recomputed():
     debugger("recompute", "mix", "statistics")
     net = made(Mlp)
@@ -372,7 +399,13 @@ def forked():
 def wrong_use():
     mine = debugger("wrong", "L0")
     messages = []
-    for action in (lambda: mine.start(), lambda: mine.start(3), lambda: mine.start([made(Mlp), 4]), lambda: mine.set_init_step(-1)):
+    for action in (
+        lambda: mine.start(),
+        lambda: mine.start(3),
+        lambda: mine.start([made(Mlp), 4]),
+        lambda: mine.set_init_step(-1),
+        lambda: mine.start(rank_id=-1),
+    ):
         try:
             action()
         except Exception as error:
@@ -413,7 +446,8 @@ def as_in_the_samples():
     x, label = Tensor(np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)), Tensor(np.array([0, 2], np.int32))
     for name, level in (("sample_L0", "L0"), ("sample_mix", "mix")):
         debugger(name, level, "tensor" if level == "L0" else "statistics")
-        train(OfTheSamples(), lambda y: ops.cross_entropy(y, label), x)
+        loss = nn.CrossEntropyLoss()
+        train(OfTheSamples(), lambda y, loss=loss: loss(y, label), x)
 
 
 def failing_operations():
@@ -487,6 +521,7 @@ for case in (
     everything_is_put_back,
     backward_after_step,
     recomputed,
+    stop_before_backward,
     several_backwards,
     forked,
     wrong_use,

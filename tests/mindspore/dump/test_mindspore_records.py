@@ -262,6 +262,7 @@ def test_steps_and_ranks(runs: Runs) -> None:
     assert sorted(path.name for path in (runs.directory / "steps").iterdir()) == ["step1", "step3", "step4"]
     assert [path.name for path in (runs.directory / "from_five").iterdir()] == ["step5"]
     assert runs.seen["no_rank"] is False
+    assert runs.place("by_hand").name == "rank3"
     assert '"rank" is set, but this process has no rank' in (runs.directory / "output.txt").read_text()
 
 
@@ -330,6 +331,17 @@ def test_a_backward_pass_after_its_step_is_counted(runs: Runs) -> None:
     assert "3 calls of earlier steps had their backward pass after their step had ended" in (runs.directory / "output.txt").read_text()
 
 
+def test_stop_before_the_backward_pass_and_step_after_it(runs: Runs) -> None:
+    data = runs.data("early_stop")
+    assert {"Cell.second.Dense.backward.0", "Primitive.matmul.MatMul.0.backward", "Cell.first.Dense.parameters_grad.0"} <= set(data)
+    assert "Functional.tanh.0.forward" not in data
+
+
+def test_gradients_of_gradients(runs: Runs) -> None:
+    assert runs.seen["second order"] is True
+    assert "Functional.tanh.0.backward" in runs.data("second_order")
+
+
 def test_recomputed_cells_keep_their_names(runs: Runs) -> None:
     data = runs.data("recompute")
     assert not [name for name in data if "recompute" in name.lower()]
@@ -374,6 +386,7 @@ def test_wrong_use_is_told(runs: Runs) -> None:
         "UsageError: start(model): model is int; allowed: a mindspore.nn.Cell, or a list or tuple of them",
         "UsageError: start(model): model[1] is int, not a mindspore.nn.Cell",
         "UsageError: set_init_step(step): step is -1; allowed: an integer of 0 or more",
+        "UsageError: start(rank_id): rank_id is -1; allowed: an integer of 0 or more",
     ]
 
 

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msprobe.contain import let_through
+from msprobe.mindspore.dump.slots import Shape, certain_slots
 from msprobe.mindspore.dump.values import Array, PendingError, Record, Side, raise_if_pending
 from msprobe.mindspore.mindspore_internals import LEAF, has_grad_nodes, node_id, node_of, output_shape, place_of, sequence_number
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Edge: TypeAlias = tuple[int, int]
 """Id of a node, and which of its outputs."""
-Shape: TypeAlias = "tuple[int, ...] | None"
 _MOST_NODES = 10_000
 """A call whose own part of the graph is larger is not walked to its end."""
 
@@ -309,33 +309,10 @@ class CallGradients:
         self._sums = {}
 
 
-def certain_slots(gradients: list[Any], shapes: list[Shape]) -> dict[int, Any]:
-    """Slot -> gradient, as far as that is certain.
-
-    A compiled function gives gradients of those inputs only for which somebody asked, in order, and does not say which these are. They are
-    put to slots of their shapes from the left and from the right; where both ways agree there is no other.
-
-    Args:
-        gradients: fewer than there are slots.
-        shapes: of the slots; None where it is not known, which fits all.
-    """
-
-    def fit(order: range, wanted: list[int]) -> list[int]:
-        found: list[int] = []
-        slots = iter(order)
-        for number in wanted:
-            shape = tuple(gradients[number].shape) if gradients[number] is not None else None
-            found.append(next((slot for slot in slots if shape is None or shapes[slot] is None or shapes[slot] == shape), -1))
-        return found
-
-    numbers = list(range(len(gradients)))
-    left = fit(range(len(shapes)), numbers)
-    right = fit(range(len(shapes) - 1, -1, -1), numbers[::-1])[::-1]
-    return {slot: gradients[number] for number, slot in enumerate(left) if slot >= 0 and slot == right[number]}
-
-
 def _shape(node: Any, place: int) -> Shape:
     """The shape of an output of a node."""
+    if node is None:
+        return None
     try:
         return tuple(int(n) for n in output_shape(node, place))
     except Exception as error:  # it does not say

@@ -28,10 +28,10 @@ _Tensor = mindspore.Tensor
 _MAX_DEPTH = 200
 _MAX_CONTAINERS = 10_000
 _WIDE = 1 << 4096
-_CODE = numerics.CODE
 _SPARSE = {name: getattr(mindspore, name, None) for name in ("COOTensor", "CSRTensor", "RowTensor")}
 _SPARSE_PARTS = ("indptr", "indices", "values")
 _DTYPE_TEXT: dict[Any, str] = {}
+_CODE_OF: dict[Any, int | None] = {}
 
 
 class PendingError(BaseException):
@@ -141,9 +141,11 @@ class Encoder:
 
     def array(self, array: Array, record: dict[str, Any], path: Path, side: Side) -> Record:
         """Put what `array` holds into the record of a tensor."""
-        code = _CODE.get(array.dtype.name)
-        flags = array.flags
-        if not flags.c_contiguous:
+        kept = array.dtype
+        if kept not in _CODE_OF:
+            _CODE_OF[kept] = numerics.CODE.get(kept.name)  # the name of a dtype takes numpy longer than the statistics of a small tensor
+        code = _CODE_OF[kept]
+        if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         if code is None:
             record.update(Max=None, Min=None, Mean=None, Norm=None)

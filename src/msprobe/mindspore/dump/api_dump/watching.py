@@ -18,13 +18,26 @@ _SILENT = frozenset(("Shape", "Rank", "DType", "Size", "TensorShape", "DynamicSh
 """Primitives that compute nothing: what they say of a tensor is in its record."""
 
 
+_made: list[tuple[Any, str, str, Any, Any]] = []
+"""Owner, attribute, `Functional.relu`, the function and what stands in its place: made once, for there are more than a thousand."""
+
+
 def watch_functions(recorder: Recorder, patches: Patches) -> None:
     """Have the calls of all functions in the table recorded."""
-    for owner, attribute, full, function in watched():
-        patches.add(owner, attribute, _in_place_of(recorder, full, function))
+    if not _made:
+        _made.extend((owner, attribute, full, None, None) for owner, attribute, full, _ in watched())
+    for place, (owner, attribute, full, function, made) in enumerate(_made):
+        there = getattr(owner, attribute, None)
+        if there is None:
+            continue
+        if made is None or there is not function or made.msprobe_recorder is not recorder:
+            made = _in_place_of(recorder, full, there)
+            made.msprobe_recorder = recorder
+            _made[place] = (owner, attribute, full, there, made)
+        patches.add(owner, attribute, made)
 
 
-def _in_place_of(recorder: Recorder, full: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place_of(recorder: Recorder, full: str, function: Callable[..., Any]) -> Any:
     api = recorder.api
 
     def call(*args: Any, **kwargs: Any) -> Any:
