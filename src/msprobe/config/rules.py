@@ -177,7 +177,8 @@ def _kernels_of_mindspore(config: Config) -> Iterator[Problem]:
     mode = section.data_mode
     if not (mode.forward and mode.backward):
         words = [word for word in ("forward", "backward") if getattr(mode, word)]
-        yield (config.task, "data_mode"), words, 'at level "L2" it must be one of ["all"], ["input"] and ["output"]: a kernel has no direction'
+        reason = 'at level "L2" it must be one of ["all"], ["input"] and ["output"]: a kernel has no direction'
+        yield (config.task, "data_mode"), words, reason
 
 
 def _directories(config: Config) -> Iterator[Problem]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, ops
-
 from msprobe.mindspore.static_save.eager import end_step, save_grad_now, save_now
 from msprobe.mindspore.static_save.taps import (
     DumpGradientTap,

@@ -1,6 +1,6 @@
 """What save, save_grad and step do where Python runs them: PyNative mode, and around compiled graphs."""
 
-# mypy: disable-error-code="import-not-found"
+# mypy: disable-error-code="import-not-found,untyped-decorator"
 from __future__ import annotations
 
 import atexit
@@ -9,7 +9,6 @@ import threading
 from typing import Any
 
 from mindspore import Tensor
-
 from msprobe.contain import let_through
 from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.files import FILES
@@ -108,7 +107,7 @@ def _directory(what: str, save_dir: Any, name: Any) -> str | None:
         if not isinstance(value, str) or not value:
             FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
             return None
-    return os.path.abspath(os.path.expanduser(save_dir))
+    return os.path.abspath(os.path.expanduser(str(save_dir)))
 
 
 def end_step() -> None:

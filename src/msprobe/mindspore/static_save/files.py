@@ -37,7 +37,7 @@ class SavedFiles:
         Args:
             directory: `save_dir`, absolute.
             name: of the value; a `/` in it, and what else no file name may hold, is escaped.
-            dtype: as numpy spells it, `float32`; it becomes part of the file's name, also where the file holds another (bfloat16 as float32).
+            dtype: as numpy spells it; it becomes part of the file's name, also where the file holds another (bfloat16 as float32).
             array: copied here; its memory may be the device's.
         """
         try:

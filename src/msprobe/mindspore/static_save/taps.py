@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mindspore import float32, get_context, jit_class, ops
 
+from mindspore import float32, get_context, jit_class, ops
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_save.files import FILES
