@@ -1,4 +1,4 @@
-"""PrecisionDebugger: start, stop and step, and nothing clever."""
+"""PrecisionDebugger: start, stop, step and save, and nothing clever."""
 
 from __future__ import annotations
 
@@ -104,6 +104,22 @@ class PrecisionDebugger:
         session = cls._current()
         with session.lock:
             contained(session.end_step, session)
+
+    @classmethod
+    def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Record one value, and its gradients when they come; needs level debug and PyNative mode, and neither start() nor a model.
+
+        debug.json holds it as `{name}.{n}.debug` and `{name}_grad.{n}.debug`, n counting the calls of one name in a step. Inside of what
+        is compiled (graph mode, jit) use `msprobe.mindspore.save` and `save_grad`.
+
+        Args:
+            variable: a tensor, a number, text, or a list, tuple, dict or dataclass of such.
+            name: what it is called. Anything that is no text is told, and nothing is recorded.
+            save_backward: whether the gradients are recorded; anything but a bool is told, and nothing is recorded.
+        """
+        session = cls._current()
+        with session.lock:
+            contained(lambda: session.saving.save(variable, name, save_backward), session)
 
     @classmethod
     def set_init_step(cls, step: int) -> None:

@@ -22,6 +22,7 @@ from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import calling_place, current_rank, wait_for_device
+from msprobe.mindspore.save.saving import Saving
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
@@ -53,11 +54,12 @@ class Session:
         """The rank of this process, where the configuration selects others."""
         self._ended: list[Tally] = []
         self._told: set[str] = set()
+        self.saving = Saving(self)
         self._kernels_told = False
         """Level L2: MindSpore knows what to dump."""
         self._started_at = ""
         saves = config.task == "tensor" or bool(config.section.tensor_list)
-        self.pool = TensorPool() if saves and config.level in ("L0", "L1", "mix") else None
+        self.pool = TensorPool() if saves and config.level != "L2" else None
 
     def start(self, model: Any, rank_id: int | None = None) -> None:
         """Recording is on from here, if this step and rank are selected."""
@@ -148,6 +150,8 @@ class Session:
         self.stop()
         step, self.step = self.step, None
         number, self.number = self.number, self.number + 1
+        if os.getpid() == self.pid:
+            self.saving.end_step()
         if os.getpid() != self.pid or step is None:
             return
         failure = wait_for_device()
@@ -171,7 +175,9 @@ class Session:
         if os.getpid() != self.pid:
             return
         self.stop()
-        if self.step is not None:
+        if self.saving.step is not None:
+            self.end_step()
+        elif self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
             try:
                 self.end_step()
@@ -191,6 +197,7 @@ class Session:
         self.lock = threading.RLock()  # another thread may have held it, and is not here to give it back
         window, self.window = self.window, None
         self.recorder.step = self.guard.step = self.guard.window = self.step = None
+        self.saving.forget()
         if window is not None:
             window.close()
         self.guard.close()

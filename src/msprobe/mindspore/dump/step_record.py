@@ -75,7 +75,7 @@ class StepRecord:
         self._pool = pool
         self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
         self.structure_only = config.task == "structure"
-        _remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
+        remove_tensor_files(os.path.join(self.directory, layout.TENSORS))
         writer_class = StructureWriter if self.structure_only else StepWriter
         self.writer = writer_class(
             self.directory,
@@ -87,7 +87,7 @@ class StepRecord:
             lazy=pool is None,
             shown_as=place.directory(config.dump_path, step),
         )
-        self.writer.meta.update(_environment(step, place.rank))
+        self.writer.meta.update(environment(step, place.rank))
         files = TensorFiles(os.path.join(self.directory, layout.TENSORS), pool) if pool is not None else None
         self.encoder = Encoder(
             files.save if files is not None else None, self.report, config.section.summary_mode == "md5", self.writer.note_unread
@@ -185,7 +185,7 @@ class StepRecord:
 _known: dict[str, Any] = {}
 
 
-def _environment(step: int, rank: int | None) -> dict[str, Any]:
+def environment(step: int, rank: int | None) -> dict[str, Any]:
     """What meta.json says when the step begins."""
     if not _known:
         _known.update(
@@ -209,7 +209,7 @@ def _environment(step: int, rank: int | None) -> dict[str, Any]:
     }
 
 
-def _remove_tensor_files(directory: str) -> None:
+def remove_tensor_files(directory: str) -> None:
     """What an earlier run left in a directory that is used again."""
     try:
         names = os.listdir(directory)

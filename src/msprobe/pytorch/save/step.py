@@ -15,12 +15,13 @@ from msprobe.pytorch.dump.step_record import Tally, remove_tensor_files
 from msprobe.pytorch.save.call_sites import CallSites, SavedAt
 from msprobe.pytorch.save.encoder import SavedSide, blank, make_encoder
 from msprobe.pytorch.save.gradients import Gradients
-from msprobe.pytorch.save.names import Keys, UniqueSaver
+from msprobe.pytorch.save.names import UniqueSaver
 from msprobe.pytorch.save.unrecorded import Unrecorded
 from msprobe.pytorch.save.writer import writer_class
 from msprobe.pytorch.torch_internals import NoTorchFunction
 from msprobe.recording.closing_line import closing_line
 from msprobe.recording.place import Place
+from msprobe.recording.saved_keys import Keys
 from msprobe.writer import TensorPool
 
 
