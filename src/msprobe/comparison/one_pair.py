@@ -16,6 +16,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import Findings, find
+from msprobe.comparison.frameworks.naming import MINDSPORE
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, all_pass, count, judge
 from msprobe.comparison.judging import reference
@@ -90,7 +91,9 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     if "structure" in (target.task, golden.task):
         from msprobe.comparison.structure import examine_structure
 
-        return examine_structure(pair, options, (target.task, golden.task), (target.level, golden.level))
+        return examine_structure(
+            pair, options, (target.task, golden.task), (target.level, golden.level), (target.framework, golden.framework)
+        )
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
     notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
@@ -102,10 +105,19 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         dumps, directories = (pair.target, pair.golden), (target.tensor_dir, golden.tensor_dir)
         calls = prepared(calls, options.tensors.prepare, dumps, directories, notes)
     parents, golden_parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
+    two_frameworks = (target.framework == MINDSPORE) != (golden.framework == MINDSPORE)
+    if two_frameworks:
+        from msprobe.comparison.frameworks.pairs import comparable_calls
+
+        calls = comparable_calls(calls, (parents, golden_parents), notes)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
     paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
+    if two_frameworks:
+        from msprobe.comparison.frameworks.pairs import comparable_values
+
+        paired = paired._replace(calls=comparable_values(paired.calls, notes))
     matched = sum(1 for call in paired.calls for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
         why = nested_otherwise(paired.calls) or _first_names(calls)
@@ -246,17 +258,18 @@ class _Side(NamedTuple):
     level: str | None
     tensor_dir: Path
     calls: list[Call]
+    framework: str | None
 
 
 def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
     dump, calls = read_calls(path, like)
     if dump.task == "structure":
-        return _Side(dump.task, dump.level, dump.tensor_dir, [])
+        return _Side(dump.task, dump.level, dump.tensor_dir, [], dump.framework)
     if dump.task not in ("statistics", "tensor"):
         raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
     if not calls:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
-    return _Side(dump.task, dump.level, dump.tensor_dir, calls)
+    return _Side(dump.task, dump.level, dump.tensor_dir, calls, dump.framework)
 
 
 def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import xxhash
 
+from msprobe.comparison.frameworks.naming import MINDSPORE
 from msprobe.comparison.rows import Builder, Call
 from msprobe.format.parts import NotInParts, Part, read_in_parts
 from msprobe.format.reader import Dump, read_dump
@@ -16,10 +17,12 @@ _checksum = xxhash.xxh3_128_digest
 
 
 class Calls(list[Call]):
-    """The calls of a dump in its order. `texts`: the checksum of an entry's text -> its call, of most calls of a large dump."""
+    """The calls of a dump in its order. `texts`: the checksum of an entry's text -> its call, of most calls of a large dump.
+    `framework`: what the dump says of itself."""
 
-    def __init__(self, calls: Iterable[Call] = ()) -> None:
+    def __init__(self, calls: Iterable[Call] = (), framework: str | None = None) -> None:
         super().__init__(calls)
+        self.framework = framework
         self.texts: dict[bytes, Call] = {}
 
 
@@ -34,23 +37,33 @@ def read_calls(path: Path, like: Sequence[Call] = ()) -> tuple[Dump, Calls]:
     Raises:
         DumpFormatError: the file cannot be read.
     """
-    known = {call.name: call for call in like}
+    known: dict[str, Call] | None = None
     collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of fresh objects, none of them garbage
     try:
         head, found = read_in_parts(path)
-        return head, _calls(found, Builder(str(path), known), like.texts if isinstance(like, Calls) else {})
+        like = _of_one_framework(like, head.framework)
+        known = {call.name: call for call in like}
+        same = like.texts if isinstance(like, Calls) else {}
+        return head, _calls(found, Builder(str(path), known, head.framework), same, head.framework)
     except NotInParts:
         pass
     finally:
         if collecting:
             gc.enable()
     whole = read_dump(path)
-    return whole, Calls(Builder(str(whole.path), known).calls(whole.data))
+    known = {call.name: call for call in _of_one_framework(like, whole.framework)} if known is None else known
+    return whole, Calls(Builder(str(whole.path), known, whole.framework).calls(whole.data), whole.framework)
 
 
-def _calls(found: Iterable[Part], builder: Builder, same: Mapping[bytes, Call]) -> Calls:
-    calls = Calls()
+def _of_one_framework(like: Sequence[Call], framework: str | None) -> Sequence[Call]:
+    """Equal texts mean equal calls only within one framework."""
+    of_mindspore = isinstance(like, Calls) and like.framework == MINDSPORE
+    return like if of_mindspore == (framework == MINDSPORE) else ()
+
+
+def _calls(found: Iterable[Part], builder: Builder, same: Mapping[bytes, Call], framework: str | None) -> Calls:
+    calls = Calls(framework=framework)
     for texts, entries in found:
         if not texts:
             calls += builder.calls(entries)

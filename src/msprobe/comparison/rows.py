@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import orjson
 import ujson
 
+from msprobe.comparison.frameworks.dtypes import TORCH
+from msprobe.comparison.frameworks.naming import MINDSPORE
 from msprobe.comparison.names import EntryName, Parser
 from msprobe.errors import DumpFormatError
 from msprobe.format.parts import parse as parse_texts
@@ -79,7 +81,7 @@ class Call(NamedTuple):
     rows: tuple[Row, ...]
 
 
-def calls_of(data: dict[str, Any], path: str) -> list[Call]:
+def calls_of(data: dict[str, Any], path: str, framework: str | None = None) -> list[Call]:
     """The calls of a dump, in its order.
 
     Args:
@@ -89,7 +91,7 @@ def calls_of(data: dict[str, Any], path: str) -> list[Call]:
     Raises:
         DumpFormatError: an entry is no object, or is nested too deep to be read.
     """
-    return Builder(path).calls(data)
+    return Builder(path, framework=framework).calls(data)
 
 
 class Builder:
@@ -99,16 +101,17 @@ class Builder:
         path: the dump.json, for messages.
         like: the calls of another dump, name -> call. A value that is recorded there with the same text and the same finite numbers other
             than 0 is represented by the very same Row, which saves memory; who compares can see by it that the two are equal.
+        framework: what the dump says of itself. Of MindSpore's, dtypes and the parts of names are those that PyTorch has for them.
     """
 
-    def __init__(self, path: str, like: Mapping[str, Call] | None = None) -> None:
+    def __init__(self, path: str, like: Mapping[str, Call] | None = None, framework: str | None = None) -> None:
         self._path = path
         self._like = like or {}
         self._twins: tuple[Row, ...] = ()
         self._rows: list[Row] = []
         self._shapes: dict[bytes, tuple[str, int | None]] = {}
-        self._texts: dict[str, str] = {}
-        self._parse = Parser()
+        self._texts: dict[str, str] = dict(TORCH) if framework == MINDSPORE else {}
+        self._parse = Parser(framework)
         self._context: tuple[Any, ...] = (Row, _ROLES, {}, self._texts, self._shape, _no_tensor)
         functions = (self._parse, self._shape_text, _no_tensor_text, _numbers)
         self._text_context: tuple[Any, ...] = (Row, Call, tuple(_ROLES.values()), {}, self._texts, {}, *functions)
@@ -319,7 +322,7 @@ def _value(name: str, key: str, role: Role, kind: str, item: dict[str, Any], pat
         return Row(name, key, role, "opaque", kind, "[]", "N/A", ("...",) * 4, "...", md5, None)
     if path in _PEERS:
         value = str(value)
-    return _scalar(name, key, role, type(value).__name__ if kind.startswith("torch.") else kind, value, md5)
+    return _scalar(name, key, role, type(value).__name__ if kind.startswith(("torch.", "mindspore.")) else kind, value, md5)
 
 
 def _scalar(name: str, key: str, role: Role, kind: str, value: Any, md5: Any) -> Row:

@@ -69,7 +69,7 @@ def _side(first: FirstDifference, location: Location) -> str:
 def place(parts: EntryName) -> str:
     """A module by its path in the model, an API by its bare name: `layers.3.mlp`, `linear`."""
     if not parts.is_module and parts.direction != "parameters_grad":
-        return parts.api or parts.base
+        return parts.own.partition(".")[2] or parts.api or parts.base
     path, _, _ = parts.base.removeprefix("Module.").removeprefix("Cell.").rpartition(".")
     return path or parts.base
 

@@ -43,7 +43,7 @@ def frames_of(name: str, stacks: Mapping[str, Sequence[str]]) -> Sequence[str]:
         parts = parse(name)
         if parts.direction != "parameters_grad":
             return ()
-        forward = f"{parts.base}.forward.0"
+        forward = f"{parts.recorded}.forward.0"
     return stacks.get(forward, ())
 
 

@@ -35,12 +35,18 @@ _SAME = Measure((), Agreement.SAME)
 _NOTHING = (None, None, None, None)
 
 
-def examine_structure(pair: DumpPair, options: Options, tasks: tuple[str, str], levels: tuple[str | None, str | None]) -> Compared:
+def examine_structure(
+    pair: DumpPair,
+    options: Options,
+    tasks: tuple[str, str],
+    levels: tuple[str | None, str | None],
+    frameworks: tuple[str | None, str | None] = (None, None),
+) -> Compared:
     """All stages up to the verdicts.
 
     Args:
         pair, options: as for every pair.
-        tasks, levels: those of target and golden run.
+        tasks, levels, frameworks: those of target and golden run.
 
     Raises:
         UsageError: a side holds no calls, or none of them has a partner.
@@ -54,7 +60,7 @@ def examine_structure(pair: DumpPair, options: Options, tasks: tuple[str, str], 
         notes.append(f"{told}: calls of one level only have no partner")
     parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes), stacks_of(pair.golden, notes)
-    sides = [_calls(pair.target, parents[0], stacks[0]), _calls(pair.golden, parents[1], stacks[1])]
+    sides = [_calls(pair.target, frameworks[0], parents[0], stacks[0]), _calls(pair.golden, frameworks[1], parents[1], stacks[1])]
     rename = renaming(options.names, *sides)
     around = Around(parents[0], lambda: stacks[0] or {}), Around(parents[1], lambda: stacks[1] or {})
     matching = align(sides[0], sides[1], around, rename=rename, by_api_alone=options.fuzzy)
@@ -82,11 +88,11 @@ def examine_structure(pair: DumpPair, options: Options, tasks: tuple[str, str], 
     )
 
 
-def _calls(path: Path, parents: Mapping[str, str | None], stacks: Mapping[str, Sequence[str]] | None) -> list[Call]:
+def _calls(path: Path, framework: str | None, parents: Mapping[str, str | None], stacks: Mapping[str, Sequence[str]] | None) -> list[Call]:
     names = dict.fromkeys([*parents, *(stacks or {})])
     if not names:
         raise UsageError(f"{path} holds no calls: neither construct.json nor stack.json beside it names any")
-    return [Call(name, parse(name), (_row(name),)) for name in names]
+    return [Call(name, parse(name, framework), (_row(name),)) for name in names]
 
 
 def _row(name: str) -> Row:

@@ -37,7 +37,12 @@ def pair_rows(target: Call, golden: Call, without: frozenset[str] = frozenset())
         theirs = tuple(row for row in theirs if row.name not in without)
     if target.parts.base == golden.parts.base and [*map(_key, target.rows)] == [*map(_key, theirs)]:
         return tuple(map(_pair, zip(target.rows, theirs)))  # noqa: B905 - equal lengths
-    return by_keys(target.rows, theirs, _renamed(target), _renamed(golden))
+    ours_named, theirs_named = _renamed(target), _renamed(golden)
+    if bool(target.parts.own) != bool(golden.parts.own):  # of two frameworks
+        from msprobe.comparison.frameworks.places import places
+
+        ours_named, theirs_named = places(target, golden, ours_named), places(golden, target, theirs_named)
+    return by_keys(target.rows, theirs, ours_named, theirs_named)
 
 
 def by_keys(target: tuple[Row, ...], golden: tuple[Row, ...], ours: dict[str, str], theirs: dict[str, str]) -> tuple[RowPair, ...]:
@@ -61,14 +66,18 @@ def _renamed(call: Call) -> dict[str, str]:
         return {}
     if parts.base in EXCHANGED:
         return {"input.0": "input.1", "input.1": "input.0"}
-    names = NAMES.get(parts.base, "").split() or _COMMON.get(parts.api, [])
-    places = {name: f"input.{place}" for place, name in enumerate(names)}
+    places = {name: f"input.{place}" for place, name in enumerate(argument_names(call))}
     keys = {row.key for row in call.rows}
     return {key: place for name, place in places.items() if (key := f"input.{name}") in keys and place not in keys}
+
+
+def argument_names(call: Call) -> list[str]:
+    """What the arguments of a call are called, in their usual order; [] where that is not known."""
+    return NAMES.get(call.parts.base, "").split() or _COMMON.get(call.parts.api, [])
 
 
 _BINARY = ("add", "sub", "mul", "div", "matmul", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
 _COMMON = {name: ["input", "other"] for name in _BINARY}
 
 
-__all__ = ["RowPair", "by_keys", "pair_rows"]
+__all__ = ["RowPair", "argument_names", "by_keys", "pair_rows"]

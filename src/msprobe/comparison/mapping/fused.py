@@ -84,7 +84,7 @@ def _of_backward(calls: Sequence[Fused], sides: tuple[Side, Side]) -> list[Fused
         fused = bases.get(sides[0].parts(name).base)
         if fused is not None:
             number = name.rpartition(".parameters_grad.")[2]
-            of_parts = [sides[1].calls.get(f"{call.parts.base}.parameters_grad.{number}") for call in fused.golden]
+            of_parts = [sides[1].calls.get(f"{call.parts.recorded}.parameters_grad.{number}") for call in fused.golden]
             others = tuple(call for call in of_parts if call is not None)
             if len(others) == len(of_parts):
                 found.append(Fused(sides[0].calls[name], others))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msprobe.comparison.alignment.meaning import meaning
 from msprobe.comparison.alignment.side import Rename, path_of
+from msprobe.comparison.frameworks.naming import mapped_class, mapped_name
 from msprobe.comparison.mapping.nearest import hint
 from msprobe.comparison.names import EntryName
 from msprobe.comparison.rows import Call
@@ -38,9 +39,18 @@ class Names:
 NO_NAMES = Names()
 
 
+def _in_common(names: Names, golden: Sequence[Call]) -> Names:
+    """With what stands on the golden side in the names by which calls are paired, which are those of PyTorch."""
+    if not names or not any(call.parts.own for call in golden):
+        return names
+    classes = {name: mapped_class(to) for name, to in names.classes.items()}
+    calls = {name: mapped_name(to) for name, to in names.calls.items()}
+    return replace(names, classes=classes, calls=calls, cells={name: mapped_class(to) for name, to in names.cells.items()})
+
+
 def renaming(names: Names, target: Sequence[Call], golden: Sequence[Call]) -> Rename | None:
     """The function that gives each call of the target its base on the golden side; None where no name changes."""
-    found = _Renaming(names, _classes(target), _classes(golden))
+    found = _Renaming(_in_common(names, golden), _classes(target), _classes(golden))
     return found if names or found.prefix != ("", "") else None
 
 
@@ -59,10 +69,10 @@ def without_effect(names: Names, target: Sequence[Call]) -> list[str]:
 def without_effect_there(names: Names, golden: Sequence[Call]) -> list[str]:
     """What the user has mapped something to and the golden run does not have."""
     known = _Known(golden)
-    meanings = {meaning(name) for name in known.calls}
+    meanings = {meaning(call.parts.base) for call in golden if not call.parts.is_module}
     found = [f"modules: {rule}" for rule in names.modules.values() if not known.has_module(rule)]
     found += [f"classes: {name}" for name in names.classes.values() if name not in known.classes]
-    return found + [f"calls: {name}" for name in names.calls.values() if meaning(name) not in meanings]
+    return found + [f"calls: {name}" for name in names.calls.values() if name not in known.calls and meaning(name) not in meanings]
 
 
 def nearest_to(name: str, calls: Sequence[Call]) -> str:
@@ -80,7 +90,7 @@ class _Known:
     def __init__(self, calls: Sequence[Call]) -> None:
         self.modules = _classes(calls)
         self.classes = set(self.modules.values())
-        self.calls = {call.parts.base for call in calls if not call.parts.is_module}
+        self.calls = {call.parts.recorded for call in calls if not call.parts.is_module}
         self._paths = [path.split(".") for path in self.modules]
 
     def has_module(self, rule: str) -> bool:
@@ -98,14 +108,14 @@ class _Renaming:
 
     def __call__(self, parts: EntryName) -> str:
         if not parts.is_module:
-            return self.names.calls.get(parts.base, parts.base)
+            return self.names.calls.get(parts.recorded, parts.base)
         root, _, rest = parts.base.partition(".")
         path, _, class_name = rest.rpartition(".")
-        cell = self._cell(rest)
+        cell = self._cell(parts.recorded.partition(".")[2])
         if cell is not None:
             return f"{root}.{cell}"
         path = self.path(path)
-        return ".".join(filter(None, (root, path, self.names.classes.get(class_name, class_name))))
+        return ".".join(filter(None, (root, path, self.names.classes.get(parts.recorded.rpartition(".")[2], class_name))))
 
     def path(self, path: str) -> str:
         """Of a module, whatever its class."""
@@ -168,7 +178,7 @@ def fill(pattern: str, stars: Iterable[str]) -> str:
 
 def _classes(calls: Sequence[Call]) -> dict[str, str]:
     """Path of a module -> its class."""
-    bases = {call.parts.base for call in calls if call.parts.is_module}
+    bases = {call.parts.recorded for call in calls if call.parts.is_module}
     return {path_of(base): base.rpartition(".")[2] for base in bases}
 
 

@@ -1,0 +1,82 @@
+"""What one framework records and the other does not, left out of a comparison of the two, and told in a note.
+
+A layer of a library is built of other functions in each framework: Dense multiplies and adds a bias where Linear calls `linear`. The
+layer is compared, what is inside of it has no partner. Running statistics are parameters in MindSpore and buffers in PyTorch. Arguments that are
+no tensors follow other signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msprobe.comparison.alignment.places import RowPair
+from msprobe.comparison.alignment.side import path_of
+from msprobe.comparison.frameworks.equivalents import equivalents
+from msprobe.comparison.judging.operations import kind_of
+from msprobe.comparison.match import CallPair
+from msprobe.comparison.names import forward_of, parse
+from msprobe.comparison.rows import Call
+
+Parents = Mapping[str, str | None]
+
+
+def comparable_calls(
+    calls: tuple[Sequence[Call], Sequence[Call]], parents: tuple[Parents, Parents], notes: list[str]
+) -> tuple[list[Call], list[Call]]:
+    """Both sides without the calls inside of layers that both have and each builds in its own way.
+
+    Args:
+        calls: of target and golden side.
+        parents: their construct.json; where one is missing nothing is left out.
+        notes: gets a sentence about what is left out.
+    """
+    layers = [{path_of(call.parts.base) for call in side if call.parts.is_module and kind_of(call.parts) is not None} for side in calls]
+    both = layers[0] & layers[1]
+    if not both or not all(parents):
+        return list(calls[0]), list(calls[1])
+    left: list[list[Call]] = []
+    for side, known in zip(calls, parents, strict=True):
+        left.append([call for call in side if call.parts.is_module or not _is_inside(call, known, both)])
+    count = sum(map(len, calls)) - sum(map(len, left))
+    if count:
+        what = f"{count} calls inside of {len(both)} layers are left out, the layers are compared"
+        notes.append(f"the frameworks build a layer of other functions: {what}")
+    return left[0], left[1]
+
+
+def _is_inside(call: Call, parents: Parents, layers: set[str]) -> bool:
+    around = parents.get(call.name)
+    if around is None:
+        around = parents.get(forward_of(call.name) or "")
+    if not isinstance(around, str):
+        return False
+    parts = parse(around)
+    return parts.is_module and path_of(parts.base) in layers
+
+
+def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallPair]:
+    """The pairs without values that one framework alone can have.
+
+    Args:
+        pairs: of two frameworks.
+        notes: gets a sentence about what is left out.
+    """
+    buffers = equivalents().buffers
+    counts = {"running statistics, which PyTorch keeps in buffers that no dump holds": 0, "arguments that are no tensors": 0}
+    statistics, arguments = counts
+
+    def is_kept(call: CallPair, row: RowPair) -> bool:
+        alone = row.golden if row.target is None else row.target
+        if alone is None or None not in row or call.target is None or call.golden is None:
+            return True
+        if alone.role == "parameters" and alone.key.rpartition(".")[2] in buffers:
+            counts[statistics] += 1
+            return False
+        if alone.role == "input" and alone.kind != "tensor" and not call.target.parts.is_module:
+            counts[arguments] += 1
+            return False
+        return True
+
+    kept = [call._replace(rows=tuple(row for row in call.rows if is_kept(call, row))) for call in pairs]
+    notes += [f"left out, since one side alone has them: {count} {what}" for what, count in counts.items() if count]
+    return kept
