@@ -58,11 +58,12 @@ def write_dump(
     construct: dict[str, str | None] | None = None,
     stack: dict[str, list[str]] | None = None,
     name: str = "dump.json",
+    framework: str = "pytorch",
 ) -> Path:
     """Writes dump.json and, where given, construct.json and stack.json; returns the path of dump.json."""
     directory.mkdir(parents=True, exist_ok=True)
     tensors = str(directory / "dump_tensor_data") if task == "tensor" else None
-    content = {"task": task, "level": level, "framework": "pytorch", "dump_data_dir": tensors, "data": data}
+    content = {"task": task, "level": level, "framework": framework, "dump_data_dir": tensors, "data": data}
     (directory / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
     if construct is not None:
         (directory / "construct.json").write_text(json.dumps(construct), encoding="utf-8")

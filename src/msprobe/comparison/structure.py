@@ -15,6 +15,7 @@ from msprobe.comparison.beside import parents_of, stacks_of
 from msprobe.comparison.calls import MeasuredCall, summarise
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import find
+from msprobe.comparison.frameworks.naming import MINDSPORE
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Verdict, judge
 from msprobe.comparison.mapping.names import renaming
@@ -61,6 +62,11 @@ def examine_structure(
     parents = parents_of(pair.target, notes), parents_of(pair.golden, notes)
     stacks = stacks_of(pair.target, notes), stacks_of(pair.golden, notes)
     sides = [_calls(pair.target, frameworks[0], parents[0], stacks[0]), _calls(pair.golden, frameworks[1], parents[1], stacks[1])]
+    two_frameworks = (frameworks[0] == MINDSPORE) != (frameworks[1] == MINDSPORE)
+    if two_frameworks:
+        from msprobe.comparison.frameworks.pairs import comparable_calls
+
+        sides = [*comparable_calls((sides[0], sides[1]), parents, notes)]
     rename = renaming(options.names, *sides)
     around = Around(parents[0], lambda: stacks[0] or {}), Around(parents[1], lambda: stacks[1] or {})
     matching = align(sides[0], sides[1], around, rename=rename, by_api_alone=options.fuzzy)
@@ -77,7 +83,7 @@ def examine_structure(
         metrics=(),
         matched=len(matched),
         calls=calls,
-        verdicts=_verdicts(calls, parents, (stacks[0] or {}, stacks[1] or {}), sides[1]),
+        verdicts=_verdicts(calls, parents, ({}, {}) if two_frameworks else (stacks[0] or {}, stacks[1] or {}), sides[1]),
         findings=findings,
         stacks=stacks[0],
         golden_stacks=stacks[1] or {},

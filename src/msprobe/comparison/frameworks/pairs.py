@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msprobe.comparison.alignment.meaning import meaning
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.frameworks.equivalents import equivalents
-from msprobe.comparison.judging.operations import kind_of
+from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.names import forward_of, parse
 from msprobe.comparison.rows import Call
@@ -62,21 +63,51 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
         notes: gets a sentence about what is left out.
     """
     buffers = equivalents().buffers
-    counts = {"running statistics, which PyTorch keeps in buffers that no dump holds": 0, "arguments that are no tensors": 0}
-    statistics, arguments = counts
+    what = (
+        "running statistics, which PyTorch keeps in buffers that no dump holds",
+        "arguments that are no tensors",
+        "gradients that are not there",
+        "values of calls that only move elements, such as {}, none of which the other side recorded (PyTorch: risk_level ALL)",
+    )
+    counts = [0] * len(what)
+    moving = _only_moving(pairs)
 
     def is_kept(call: CallPair, row: RowPair) -> bool:
         alone = row.golden if row.target is None else row.target
-        if alone is None or None not in row or call.target is None or call.golden is None:
+        if alone is None or None not in row:
             return True
+        if alone.kind == "null" and alone.role != "parameters":
+            counts[2] += 1
+            return False
+        if call.target is None or call.golden is None:
+            counts[3] += call.name in moving
+            return call.name not in moving
         if alone.role == "parameters" and alone.key.rpartition(".")[2] in buffers:
-            counts[statistics] += 1
+            counts[0] += 1
             return False
         if alone.role == "input" and alone.kind != "tensor" and not call.target.parts.is_module:
-            counts[arguments] += 1
+            counts[1] += 1
             return False
         return True
 
     kept = [call._replace(rows=tuple(row for row in call.rows if is_kept(call, row))) for call in pairs]
-    notes += [f"left out, since one side alone has them: {count} {what}" for what, count in counts.items() if count]
-    return kept
+    first = next(iter(moving), "")
+    notes += [f"left out, since one side alone has them: {count} {text.format(first)}" for count, text in zip(counts, what, strict=True) if count]
+    return [call for call in kept if call.rows or call.name not in moving]
+
+
+def _only_moving(pairs: Sequence[CallPair]) -> dict[str, None]:
+    """The calls on one side alone that compute nothing and of whose kind the other side has none: it does not record them."""
+    known: tuple[set[str], set[str]] = (set(), set())
+    for pair in pairs:
+        for side, call in enumerate((pair.target, pair.golden)):
+            if call is not None:
+                known[side].add(meaning(call.parts.base))
+    found: dict[str, None] = {}
+    for pair in pairs:
+        call = pair.target or pair.golden
+        if call is None or (pair.target is not None and pair.golden is not None) or call.parts.is_module:
+            continue
+        if kind_of(call.parts) is Kind.SELECT and meaning(call.parts.base) not in known[1 if pair.target is not None else 0]:
+            found[call.name] = None
+    return found
