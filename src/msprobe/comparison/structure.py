@@ -66,7 +66,11 @@ def examine_structure(
     if two_frameworks:
         from msprobe.comparison.frameworks.pairs import comparable_calls
 
-        sides = [*comparable_calls((sides[0], sides[1]), parents, notes)]
+        alike = comparable_calls((sides[0], sides[1]), parents, notes)
+        sides = [[call for call in side if call.parts.direction == "forward"] for side in alike]
+        notes.append(
+            "of two frameworks the forward calls are compared: each has its own order of the backward pass, and other lines of code"
+        )
     rename = renaming(options.names, *sides)
     around = Around(parents[0], lambda: stacks[0] or {}), Around(parents[1], lambda: stacks[1] or {})
     matching = align(sides[0], sides[1], around, rename=rename, by_api_alone=options.fuzzy)

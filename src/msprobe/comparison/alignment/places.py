@@ -41,7 +41,7 @@ def pair_rows(target: Call, golden: Call, without: frozenset[str] = frozenset())
     if bool(target.parts.own) != bool(golden.parts.own):  # of two frameworks
         from msprobe.comparison.frameworks.places import places
 
-        ours_named, theirs_named = places(target, golden, ours_named), places(golden, target, theirs_named)
+        ours_named, theirs_named = places(target, golden, ours_named, theirs_named), places(golden, target, theirs_named, ours_named)
     return by_keys(target.rows, theirs, ours_named, theirs_named)
 
 

@@ -1,8 +1,8 @@
 """What one framework records and the other does not, left out of a comparison of the two, and told in a note.
 
 A layer of a library is built of other functions in each framework: Dense multiplies and adds a bias where Linear calls `linear`. The
-layer is compared, what is inside of it has no partner. Running statistics are parameters in MindSpore and buffers in PyTorch. Arguments that are
-no tensors follow other signatures.
+layer is compared, what is inside of it has no partner. Running statistics are parameters in MindSpore and buffers in PyTorch. Arguments
+that are no tensors follow other signatures.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
 
     kept = [call._replace(rows=tuple(row for row in call.rows if is_kept(call, row))) for call in pairs]
     first = next(iter(moving), "")
-    notes += [f"left out, since one side alone has them: {count} {text.format(first)}" for count, text in zip(counts, what, strict=True) if count]
+    left_out = [f"{count} {text.format(first)}" for count, text in zip(counts, what, strict=True) if count]
+    notes += [f"left out, since one side alone has them: {text}" for text in left_out]
     return [call for call in kept if call.rows or call.name not in moving]
 
 

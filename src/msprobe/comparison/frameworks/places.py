@@ -8,12 +8,12 @@ from msprobe.comparison.frameworks.equivalents import equivalents
 from msprobe.comparison.rows import Call
 
 
-def places(call: Call, partner: Call, known: Mapping[str, str]) -> dict[str, str]:
+def places(call: Call, partner: Call, known: Mapping[str, str], known_there: Mapping[str, str]) -> dict[str, str]:
     """Key of a row -> the key that the partner in the other framework has for it.
 
     Args:
         call, partner: a pair of calls, either way round; nothing is renamed of the one that PyTorch made.
-        known: keys of `call` for which the usual place is known already.
+        known, known_there: keys of either for which the usual place is known already.
     """
     found = dict(known)
     if not call.parts.own:
@@ -34,7 +34,7 @@ def places(call: Call, partner: Call, known: Mapping[str, str]) -> dict[str, str
         else:
             continue
         if key in theirs:
-            found[row.key] = key
+            found[row.key] = known_there.get(key, key)
     return found
 
 
