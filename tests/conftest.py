@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
+
+import warm_python
 
 
 def pytest_collection_finish() -> None:
     """What is there before the first test, some million objects of torch, transformers and pytest, the collector need not look at again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """What an interpreter reads when it starts is again what it was: seed_all sets PYTHONHASHSEED, and later scripts would get it."""
+    for name in warm_python.read_at_start({*os.environ, *warm_python.ENVIRONMENT}):
+        if name in warm_python.ENVIRONMENT:
+            os.environ[name] = warm_python.ENVIRONMENT[name]
+        else:
+            os.environ.pop(name, None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

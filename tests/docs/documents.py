@@ -87,7 +87,7 @@ def anchors(document: Path) -> set[str]:
 def normalised(text: str) -> list[str]:
     """The lines of a program's output without what depends on the day, the process, the machine or the version of a library."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
-    text = re.sub(r"_\d{14}\b", "_TIME", text)
+    text = re.sub(r"_\d{14}(_\d+)?\b", "_TIME", text)  # a number after it: the second one of one second
     text = re.sub(r"\(\d+\)", "(PID)", text)
     text = re.sub(r"(\b|_)proc\d+", r"\1procPID", text)
     text = re.sub(r"\+\d+ ms", "+N ms", text)

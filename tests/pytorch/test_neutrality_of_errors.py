@@ -23,7 +23,7 @@ from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
 from msprobe.pytorch import debugger as debugger_room
-from msprobe.pytorch import process, selecting, torch_internals
+from msprobe.pytorch import process, torch_internals
 from msprobe.pytorch.dump import (
     backward_window,
     call_gradients,
@@ -32,7 +32,6 @@ from msprobe.pytorch.dump import (
     graph_call,
     graph_walk,
     parameter_gradients,
-    place,
     plain_values,
     recorder,
     step_record,
@@ -42,7 +41,7 @@ from msprobe.pytorch.dump import (
 )
 from msprobe.pytorch.dump.api_dump import api_table, call_form, mode, operators
 from msprobe.pytorch.dump.module_dump import hooks, naming
-from msprobe.recording import calls, counters, selection, stacks
+from msprobe.recording import calls, counters, place, selecting, selection, stacks
 from msprobe.writer import StepWriter, TensorPool
 
 ROOMS: list[ModuleType] = [

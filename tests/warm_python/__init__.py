@@ -19,7 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from warm_python.client import run, send
+from warm_python.client import read_at_start, run, send
+
+__all__ = ["ENVIRONMENT", "Started", "command", "read_at_start", "started"]
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parents[1] / "src")
@@ -28,6 +30,8 @@ TORCH = ["torch", "torch._dynamo", "msprobe.pytorch"]
 MORE = {
     "transformers": ["transformers", "transformers.models.llama.modeling_llama", "accelerate", "msprobe.pytorch.load.isolating"],
 }
+ENVIRONMENT = dict(os.environ)
+"""As it was before the first test; tests/conftest.py imports this module."""
 _holding: list[socket.socket] = []
 
 
@@ -65,7 +69,7 @@ def _hold(path: str) -> bool:
 
 
 def _start(path: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH", ""))))}
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, (SOURCE, ENVIRONMENT.get("PYTHONPATH", ""))))}
     environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     program = [sys.executable, str(HERE / "server.py"), path, *TORCH]
     process = subprocess.Popen(program, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
@@ -92,6 +96,7 @@ class Started:
         self._connection = connection
         self._answers = connection.makefile()
         self.pid = int(self._answers.readline())
+        assert self.pid, "these arguments or this environment need a real interpreter"
 
     def wait(self) -> int:
         """How it ended; negative: the signal."""

@@ -7,6 +7,15 @@ import signal
 import socket
 import sys
 
+AT_START = ("PYTHON", "TORCH", "MKL_", "LD_", "MALLOC_")
+"""Variables that are read when an interpreter or torch starts begin so, but for these; torch sets the last itself."""
+ORDINARY = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TORCHINDUCTOR_CACHE_DIR"}
+
+
+def read_at_start(names: set) -> list:
+    """Those of the variables that an interpreter or torch reads when it starts."""
+    return [name for name in names if name.startswith(AT_START) and name not in ORDINARY]
+
 
 def send(path: str, order: dict, files: list) -> socket.socket:
     """Give an order."""

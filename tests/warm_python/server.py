@@ -32,10 +32,9 @@ import time
 import types
 from typing import Any, NoReturn
 
+from client import read_at_start
+
 Order = dict[str, Any]
-AT_START = ("PYTHON", "TORCH", "MKL_", "LD_", "MALLOC_")
-"""Variables that are read when an interpreter or torch starts begin so, but for these; torch sets the last itself."""
-ORDINARY = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TORCHINDUCTOR_CACHE_DIR"}
 ENVIRONMENT = dict(os.environ)
 
 
@@ -45,8 +44,7 @@ def needs_a_real_one(arguments: list[str], environment: dict[str, str]) -> bool:
         return True
     if "MSPROBE_RUN" in environment and os.path.basename(arguments[0]) != "armed.py":
         return True  # it is the start of an interpreter that `msprobe run` works with; armed.py stands for it
-    names = [name for name in {*ENVIRONMENT, *environment} - ORDINARY if name.startswith(AT_START)]
-    return any(ENVIRONMENT.get(name) != environment.get(name) for name in names)
+    return any(ENVIRONMENT.get(name) != environment.get(name) for name in read_at_start({*ENVIRONMENT, *environment}))
 
 
 def receive(connection: socket.socket) -> tuple[Order, list[int]]:

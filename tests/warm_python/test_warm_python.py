@@ -93,3 +93,10 @@ def test_who_ends_the_command_ends_the_program(signal: str) -> None:
     assert process.wait() == {"terminate": -15, "kill": -9}[signal]
     while Path(f"/proc/{pid}").exists():  # it is gone soon
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("part", ["left behind", "gone again"])
+def test_a_test_leaves_no_variable_behind_that_an_interpreter_reads(part: str) -> None:
+    """Else the scripts of all later tests would get a real interpreter, and the hashes of this one."""
+    assert "PYTHONHASHSEED" not in os.environ or os.environ["PYTHONHASHSEED"] == warm_python.ENVIRONMENT["PYTHONHASHSEED"]
+    os.environ["PYTHONHASHSEED"] = "1234"
