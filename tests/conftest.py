@@ -10,8 +10,12 @@ import pytest
 import warm_python
 
 
-def pytest_collection_finish() -> None:
-    """What is there before the first test, some million objects of torch, transformers and pytest, the collector need not look at again."""
+@pytest.fixture(scope="module", autouse=True)
+def what_was_there_before() -> None:
+    """The collector need not look at it again: some million objects of torch, transformers, pytest and of earlier files' tests.
+
+    Else every `gc.collect()`, of which a training with the Trainer alone makes two, costs up to a second in a long run.
+    """
     gc.collect()
     gc.freeze()
 

@@ -23,6 +23,8 @@ from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import calling_place, current_rank, wait_for_device
 from msprobe.mindspore.save.saving import Saving
+from msprobe.mindspore.static_dump.recorder import RECORDER
+from msprobe.mindspore.static_dump.starting import StaticDump
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
@@ -55,6 +57,7 @@ class Session:
         self._ended: list[Tally] = []
         self._told: set[str] = set()
         self.saving = Saving(self)
+        self.static = StaticDump(self)
         self._kernels_told = False
         """Level L2: MindSpore knows what to dump."""
         self._started_at = ""
@@ -78,6 +81,9 @@ class Session:
             if not self._kernels_told:
                 self._kernels_told = True
                 kernel_dump.start(config, self.root)
+            return
+        if config.level == "L0" and config.task != "structure" and in_graph_mode():
+            self.static.start(model)
             return
         if self.window is not None:
             self._tell_once(
@@ -133,6 +139,7 @@ class Session:
 
     def stop(self) -> None:
         """Recording is off from here; gradients of what was recorded still come until the step ends."""
+        self.static.stop()
         window = self.window
         if window is None:
             return
@@ -152,6 +159,7 @@ class Session:
         number, self.number = self.number, self.number + 1
         if os.getpid() == self.pid:
             self.saving.end_step()
+            self.static.end_step()
         if os.getpid() != self.pid or step is None:
             return
         failure = wait_for_device()
@@ -175,7 +183,7 @@ class Session:
         if os.getpid() != self.pid:
             return
         self.stop()
-        if self.saving.step is not None:
+        if self.saving.step is not None or RECORDER.step is not None:
             self.end_step()
         elif self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
@@ -183,7 +191,7 @@ class Session:
                 self.end_step()
             except PendingError as pending:
                 logger.warning(f"an operation of the step had failed: {pending.error}")
-        elif self._ended or self.config.level in ("debug", "L2"):
+        elif self._ended or self.static.ended or self.config.level in ("debug", "L2"):
             return
         elif self.unselected is not None:
             logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')

@@ -1,0 +1,93 @@
+"""What the taps of a compiled graph call: values become entries of dump.json, under the numbers of their calls.
+
+Everything here runs while the graph runs, in whatever threads MindSpore calls from.
+"""
+
+# mypy: disable-error-code="import-not-found"
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from msprobe.contain import let_through
+from msprobe.log import logger
+from msprobe.mindspore.dump.values import Array
+
+if TYPE_CHECKING:
+    from msprobe.mindspore.static_dump.step import StaticStep
+
+
+class Spot(NamedTuple):
+    """Where a value belongs: of which cell, `forward`, `backward` or `parameters_grad`, `input` and so on, `0.key`."""
+
+    base: str
+    direction: str
+    role: str
+    path: str
+
+
+class Recorder:
+    """The one of a process; a graph that was compiled once calls it for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.step: StaticStep | None = None
+        self.on = False
+        """Calls that begin now are recorded."""
+        self.cells: list[str] = []
+        """Those that have taps, in the order of the model."""
+        self.constants: dict[Spot, Any] = {}
+        self._told: set[str] = set()
+
+    @property
+    def unnumbered(self) -> Any:
+        """In the place of a call's number, for gradients of parameters."""
+        from mindspore import Tensor
+
+        return Tensor(np.array([-2], np.int32))
+
+    def number(self, base: str) -> int:
+        """A call begins: its number in the step, -1 while nothing is recorded. Never raises."""
+        with self._lock:
+            step = self.step
+            if step is None or not self.on:
+                return -1
+            try:
+                return step.begin(base)
+            except Exception as error:
+                let_through(error)
+                self.failed(Spot(base, "forward", "", ""), error)
+                return -1
+
+    def take(self, spot: Spot, number: int, dtype: str, array: Array) -> None:
+        """A value has come."""
+        with self._lock:
+            if self.step is not None and number != -1:
+                self.step.take(spot, number, dtype, array)
+
+    def constant(self, spot: Spot, value: Any) -> int:
+        """While MindSpore compiles: a value that is no tensor."""
+        if isinstance(value, bool | int | float | str):
+            self.constants[spot] = {"type": type(value).__name__, "value": value}
+        return 0
+
+    def failed(self, spot: Spot, error: Exception) -> None:
+        """Something of ours went wrong: it is told once, and the graph goes on."""
+        step = self.step
+        if step is not None:
+            step.report(f"{spot.base}.{spot.direction}", f"{spot.role} {spot.path}: could not be recorded: {error!r}")
+        elif repr(error) not in self._told:
+            self._told.add(repr(error))
+            logger.warning(f"{spot.base}: values cannot be recorded: {error!r}")
+
+
+RECORDER = Recorder()
+
+
+def per_call(children: Counter[str], parents: Counter[str], base: str, parent: str) -> int:
+    """How many calls of a cell are made in each call of the one around it; 0 where that cannot be said."""
+    whole, rest = divmod(children[base], parents[parent] or 1)
+    return 0 if rest or not parents[parent] else whole

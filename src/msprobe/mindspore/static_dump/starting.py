@@ -1,0 +1,84 @@
+"""start, stop and step at level L0 in graph mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msprobe import log
+from msprobe.log import logger
+from msprobe.mindspore.process import current_rank, wait_for_device
+from msprobe.mindspore.static_dump.recorder import RECORDER
+from msprobe.recording.selecting import make_selection
+
+if TYPE_CHECKING:
+    from msprobe.mindspore.session import Session
+
+_ITEMS = ("max", "min", "mean", "l2norm")
+
+
+class StaticDump:
+    """The part of a session that compiled graphs belong to."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._wrapped = False
+        self.ended = 0
+        """Steps that were recorded."""
+
+    def start(self, model: Any) -> None:
+        """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once."""
+        session = self._session
+        config = session.config
+        if not self._wrapped:
+            self._wrapped = True
+            self._check()
+            from msprobe.mindspore.static_dump.wrapping import wrap
+
+            mode = config.section.data_mode
+            wrap(model, mode.forward, mode.backward)
+        rank = current_rank()
+        if RECORDER.on or not session.selects(rank):
+            return
+        log.set_rank(rank)
+        if RECORDER.step is None:
+            from msprobe.mindspore.static_dump.step import StaticStep
+
+            selection = make_selection(config, session.names_seen)
+            RECORDER.step = StaticStep(config, session.number, session.place_of(rank), selection, session.pool)
+            told = logger.debug if self.ended else logger.info
+            told(f"step {session.number}: recording {config.task} of a compiled graph into {RECORDER.step.directory}")
+        RECORDER.on = True
+
+    def stop(self) -> None:
+        """Calls that begin later are not recorded."""
+        if RECORDER.on:
+            wait_for_device()
+            RECORDER.on = False
+
+    def end_step(self) -> None:
+        """Everything is on disk."""
+        if RECORDER.step is None:
+            return
+        self.stop()
+        failure = wait_for_device()
+        step, RECORDER.step = RECORDER.step, None
+        self.ended += 1
+        step.close()
+        if failure is not None:
+            logger.warning(f"an operation of the step had failed: {failure!r}")
+
+    def _check(self) -> None:
+        """Tell what the configuration asks for and compiled graphs do not have."""
+        config = self._session.config
+        mode = config.section.summary_mode
+        others = [item for item in ([mode] if isinstance(mode, str) else mode) if item not in (*_ITEMS, "statistics")]
+        if others:
+            logger.warning(f"compiled graphs at level L0 have no {', '.join(others)}: {', '.join(_ITEMS)} are recorded")
+        if config.rank:
+            logger.warning('"rank" and level L0: in compiled graphs the taps are on every rank, and only the selected ones write')
+        if config.section.data_mode.backward:
+            logger.warning(
+                "gradients of compiled graphs: where a cell's input is used outside of it too, MindSpore adds the gradients up in another "
+                'order, and their last bits may differ from those of a run that is not recorded; "data_mode": ["forward"] leaves them as '
+                "they are"
+            )
