@@ -9,10 +9,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import mindspore
 import yaml
 
+import mindspore
 from msprobe.contain import let_through
+from msprobe.mindspore import msadapter
 
 PREFIXES = {
     "ops": "Functional",
@@ -44,6 +45,7 @@ def watched() -> Iterator[tuple[Any, str, str, Any]]:
             function = getattr(owner, attribute, None) if owner is not None else None
             if callable(function):
                 yield owner, attribute, f"{PREFIXES[namespace]}.{name}", function
+    yield from msadapter.watched(names())
 
 
 def _namespace(name: str) -> Any:

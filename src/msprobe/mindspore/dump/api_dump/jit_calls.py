@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import nn
-
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.mindspore_internals import cell_executor, jit_executor

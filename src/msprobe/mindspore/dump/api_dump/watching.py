@@ -9,6 +9,7 @@ from typing import Any
 
 from mindspore.ops.primitive import Primitive
 
+from mindspore import nn
 from msprobe.mindspore.dump.api_dump.api_table import watched
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.patches import Patches
@@ -55,7 +56,7 @@ def watch_primitives(recorder: Recorder, patches: Patches, model: Any) -> None:
         return
     held: dict[int, tuple[Any, str]] = {}
     for _, root in checked_models(model):
-        for _, cell in root.cells_and_names():
+        for _, cell in root.cells_and_names() if isinstance(root, nn.Cell) else ():
             for attribute, value in _attributes(cell).items():
                 if isinstance(value, Primitive) and type(value).__name__ not in _SILENT:
                     held.setdefault(id(value), (value, f"Primitive.{attribute}.{type(value).__name__}"))

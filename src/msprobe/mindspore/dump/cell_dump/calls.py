@@ -7,16 +7,19 @@ import functools
 from typing import Any
 
 from mindspore import nn
-
 from msprobe.mindspore.dump.cell_dump.naming import named_cells
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
+from msprobe.mindspore.msadapter import module_class
 
 
 def watch_cells(recorder: Recorder, patches: Patches, model: Any) -> int:
     """Have the calls of everything inside `model` recorded; gives how many cells that is."""
     held = {id(cell): (prefix, cell) for prefix, cell in named_cells(model)}
     classes = {next(c for c in type(cell).__mro__ if "__call__" in vars(c)) for _, cell in held.values()} | {nn.Cell}
+    module = module_class()
+    if module is not None:
+        classes |= {next(c for c in module.__mro__ if "__call__" in vars(c))}
     for owner in classes:
         patches.add(owner, "__call__", _call_of_cell(recorder, held, vars(owner)["__call__"]))
     return len(held)
