@@ -1,4 +1,4 @@
-"""MSAdapter: a package called `torch` whose tensors are MindSpore's. Models written for PyTorch run on it, their calls have PyTorch's names.
+"""MSAdapter: a package `torch` whose tensors are MindSpore's. Models written for PyTorch run on it; their calls have PyTorch's names.
 
 It is looked for among what the user has imported, and never imported here.
 """
