@@ -23,12 +23,16 @@ TRANSLATED = [
         "switching_on.md",
         "transformers.md",
         "lightning.md",
+        "mindspore.md",
         "sglang.md",
         "vllm.md",
         "vllm_ascend.md",
     )
 ]
 """These repeat the code blocks of their originals in docs/."""
+
+OF_MINDSPORE = ROOT / "docs" / "mindspore.md"
+"""Its blocks need MindSpore: tests/mindspore/test_quick_start.py runs them."""
 
 # A comment in front of a block says what a test has to know: <!-- file: config.json -->, <!-- exit: 1 -->, <!-- shows: output -->,
 # <!-- transcript: make demo -->

@@ -99,6 +99,8 @@ for level in ("L0", "L1", "mix"):
 answers["mix_list"] = recorded("mix", list=["second"])
 answers["mix_scope"] = recorded("mix", scope=["Module.first.Linear.forward.0", "Module.first.Linear.forward.0"])
 answers["mix_data_mode"] = recorded("mix", data_mode=["forward", "output"])
+answers["mix_tensor_list"] = recorded("mix", tensor_list=["second"])
+answers["mix_summary_mode"] = recorded("mix", summary_mode="md5")
 answers["put_back"] = before == (torch.tanh, torch.nn.functional.relu, Module.__call__)
 with open(sys.argv[1], "w") as file:
     json.dump(answers, file)
