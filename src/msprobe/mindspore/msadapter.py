@@ -59,11 +59,3 @@ def watched(names: dict[str, list[str]]) -> Iterator[tuple[Any, str, str, Any]]:
 def named_modules(root: Any) -> Iterator[tuple[str, Any]]:
     """Path and module, for a module and everything inside it."""
     yield from root.named_modules()
-
-
-def parameters_of(cell: Any) -> dict[str, Any]:
-    """Name -> parameter of a cell, or of a module of MSAdapter; those of what is inside it are not among them."""
-    found = getattr(cell, "_params", None)
-    if found is None:
-        found = getattr(cell, "_parameters", None)
-    return found or {}

@@ -92,7 +92,7 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
 
     kept = [call._replace(rows=tuple(row for row in call.rows if is_kept(call, row))) for call in pairs]
     first = next(iter(moving), "")
-    left_out = [f"{count} {text.format(first)}" for count, text in zip(counts, what, strict=True) if count]
+    left_out = [f"{text.format(first)}: {count}" for count, text in zip(counts, what, strict=True) if count]
     notes += [f"left out, since one side alone has them: {text}" for text in left_out]
     return [call for call in kept if call.rows or call.name not in moving]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import mindspore
 import numpy as np
+
+import mindspore
 
 PLAIN = frozenset((bool, int, float, str))
 """Exact classes that are recorded as they are."""

@@ -1,16 +1,17 @@
 """Turns what is seen of calls of APIs and cells into entries of the running step."""
 
+# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from mindspore import nn
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.gradients import Before
 from msprobe.mindspore.dump.step_record import StepRecord
 from msprobe.mindspore.dump.values import PendingError, Side
-from msprobe.mindspore.msadapter import parameters_of
 from msprobe.recording.calls import OpenModule, ThreadState
 from msprobe.recording.inside import backward_of
 from msprobe.recording.stacks import Stack, StackCache
@@ -228,7 +229,7 @@ class Recorder:
         backward = f"{prefix}.backward.{number}"
         with_gradients = step.gradients.enabled and selection.matches(backward, parent)
         if sides.backward and selection.may_want_gradients(prefix):
-            step.parameter_gradients.watch(prefix, parameters_of(cell))
+            step.parameter_gradients.watch(prefix, cell._params if isinstance(cell, nn.Cell) else cell._parameters)
         if step.config.level == "L1" or not (forward or with_gradients):
             return None, opened
         call = _Call(name, parent, backward, stack)
@@ -272,6 +273,7 @@ class Recorder:
 
     def _parameters(self, step: StepRecord, name: str, cell: Any) -> dict[str, Any]:
         side = Side(name, "parameters", step.saves(name))
-        records = {key: step.encoder.value(value, (key,), side) for key, value in parameters_of(cell).items() if value is not None}
+        own = cell._params if isinstance(cell, nn.Cell) else cell._parameters  # the latter of MSAdapter's modules
+        records = {key: step.encoder.value(value, (key,), side) for key, value in own.items() if value is not None}
         step.tally.tensors += len(side.tensors)
         return records

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import mindspore
 import numpy as np
 
+import mindspore
 import msprobe
 from msprobe import numerics
 from msprobe.config import Config

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore.mint.nn as mint_nn
-from mindspore import mint, nn, ops
 
+from mindspore import mint, nn, ops
 from msprobe.mindspore.dump.patches import Patches
 
 _CELLS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import random
 
-import mindspore
 import numpy as np
 
+import mindspore
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
 from msprobe.log import logger
