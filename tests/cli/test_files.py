@@ -52,17 +52,23 @@ def test_closed_streams_are_no_fault(closed: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dump of two ranks, to be compared with itself."""
+    directory = tmp_path_factory.mktemp("large")
+    data = {f"Torch.op.{number}.forward": api([tensor(number + 0.5)] * 4, [tensor(1.0)]) for number in range(4000)}
+    for rank in range(2):
+        write_dump(directory / "step0" / f"rank{rank}", data)
+    return directory
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "xlsx"])
-def test_ctrl_c_leaves_no_half_file(jobs: str, suffix: str, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_half_file(jobs: str, suffix: str, large: Path, tmp_path: Path) -> None:
     """Whatever lies there when the command has ended is a whole file."""
-    data = {f"Torch.op.{number}.forward": api([tensor(number + 0.5)] * 4, [tensor(1.0)]) for number in range(4000)}
-    for side in ("t", "g"):
-        for rank in range(2):
-            write_dump(tmp_path / side / "step0" / f"rank{rank}", data)
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "tmp")}
-    command = [sys.executable, "-m", "msprobe", "compare", "-tp", str(tmp_path / "t"), "-gp", str(tmp_path / "g")]
+    command = [sys.executable, "-m", "msprobe", "compare", "-tp", str(large), "-gp", str(large)]
     process = subprocess.Popen(
         [*command, "-o", str(tmp_path / "o"), "--jobs", jobs, "--xlsx", "--jsonl"],
         start_new_session=True,

@@ -100,7 +100,7 @@ def test_lines_that_the_user_has_put_in_between_stay(name: str, places: list[int
     [
         ("debugger.start(model)", "debugger.start(net)"),
         ("    debugger.stop()  #", "    debugger.stop(); print(1)  #"),
-        ("print(\"left\"); debugger", "print(\"gone\"); debugger"),
+        ('print("left"); debugger', 'print("gone"); debugger'),
         ("+msprobe", "+msprobe "),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import tempfile
@@ -45,10 +46,12 @@ def write(report: PairReport, compared: Compared, directory: Path, name: str) ->
     """Writes `{name}.xlsx`; returns its path. Raises OSError."""
     # Rows wait in temporary files, which xlsxwriter leaves behind when it is interrupted.
     with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(directory, name, "xlsx") as (path, stream):
-        book = xlsxwriter.Workbook(stream, _OPTIONS | {"tmpdir": waiting})
+        whole = io.BytesIO()  # where it is interrupted, the archive that xlsxwriter forgets would end itself in a stream that is closed
+        book = xlsxwriter.Workbook(whole, _OPTIONS | {"tmpdir": waiting})
         xlsx_summary.add(book, report)
         _add_rows(book, compared)
         book.close()
+        stream.write(whole.getbuffer())
     return path
 
 

@@ -433,7 +433,12 @@ class Recorder:
 
     def optimizer_after(self, optimizer: Any, *_: Any) -> None:
         """An optimizer's step ends."""
-        self._optimizers.end()
         step = self.step
-        if step is not None:
-            step.forgotten.ends(optimizer, step.calls_so_far())
+        try:
+            self._optimizers.end()
+            if step is not None:
+                step.forgotten.ends(optimizer, step.calls_so_far())
+        except Exception as error:
+            let_through(error)
+            if step is not None:
+                self._tell(step, "optimizer", f"could not be recorded: {error!r}")
