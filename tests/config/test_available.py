@@ -22,7 +22,7 @@ def lines_about(problems: Problems, content: dict[str, Any], field: str, **argum
     ("content", "field", "feature"),
     [
         ({"task": "acc_check"}, '"task"', "task acc_check"),
-        ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording kernels (level L2)"),
+        ({"level": "L2", "statistics": {"list": ["a"]}}, '"level"', "recording PyTorch's kernels (level L2)"),
     ],
 )
 def test_not_yet(problems: Problems, content: dict[str, Any], field: str, feature: str) -> None:
@@ -41,7 +41,7 @@ def test_the_packaged_file_is_for_mindspore_too(warnings: list[str]) -> None:
 
 
 def test_arguments_are_refused_too(problems: Problems) -> None:
-    assert problems(level="L2")[0].startswith('argument "level" is "L2": recording kernels')
+    assert problems(level="L2")[0].startswith('argument "level" is "L2": recording PyTorch\'s kernels')
 
 
 def test_only_what_is_there_is_recommended(problems: Problems) -> None:
@@ -58,7 +58,7 @@ def test_only_what_is_there_is_recommended(problems: Problems) -> None:
 @pytest.mark.parametrize("rest", [{}, {"async_dump": True}, {"statistics": {"scope": ["a"]}}, {"task": "tensor"}])
 def test_level_L2_is_said_to_be_missing_and_not_what_it_needs(problems: Problems, rest: dict[str, Any]) -> None:
     (line,) = problems({"level": "L2", **rest})
-    assert line.startswith('config.json: "level" is "L2": recording kernels (level L2) is not available yet: use "L0", "L1"')
+    assert line.startswith('config.json: "level" is "L2": recording PyTorch\'s kernels (level L2) is not available yet: use "L0", "L1"')
 
 
 def test_async_md5_offers_xor(load: Load, problems: Problems) -> None:

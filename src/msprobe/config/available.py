@@ -31,7 +31,7 @@ def _among(*values: str) -> Callable[[Any], bool]:
 
 NOT_YET: tuple[Row, ...] = (
     Row("task", _among("acc_check"), "task acc_check"),
-    Row("level", _among("L2"), "recording kernels (level L2)"),
+    Row("level", _among("L2"), "recording PyTorch's kernels (level L2)"),
 )
 
 
