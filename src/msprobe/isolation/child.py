@@ -74,9 +74,9 @@ def run(command: Sequence[str], variables: dict[str, str], log: Path) -> Ended:
             threading.Thread(target=_copy, args=(process.stdout, sys.stdout, file, None), daemon=True),
             threading.Thread(target=_copy, args=(process.stderr, sys.stderr, file, last), daemon=True),
         ]
-        for copier in copiers:
-            copier.start()
-        with _passing_on_signals(process):
+        with _passing_on_signals(process):  # before anybody reads that the script is there
+            for copier in copiers:
+                copier.start()
             code = _wait(process)
         for copier in copiers:
             copier.join(_PATIENCE)  # a process that it left behind may hold the pipes open
