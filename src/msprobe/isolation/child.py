@@ -75,9 +75,7 @@ def run(command: Sequence[str], variables: dict[str, str], log: Path) -> Ended:
             threading.Thread(target=_copy, args=(process.stderr, sys.stderr, file, last), daemon=True),
         ]
         with _passing_on_signals(process):  # before anybody reads that the script is there
-            for copier in copiers:
-                copier.start()
-            code = _wait(process)
+            code = _wait(process, copiers)
         for copier in copiers:
             copier.join(_PATIENCE)  # a process that it left behind may hold the pipes open
     return Ended(code, last.text(code), last.unwritten)
@@ -136,8 +134,11 @@ class LastWords:
         return found if len(found) <= _LONGEST else f"{found[:_LONGEST]}..."
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
+def _wait(process: subprocess.Popen[bytes], copiers: Sequence[threading.Thread]) -> int:
+    """Starts the copiers and waits for the end of the process, also where a signal comes meanwhile."""
     try:
+        for copier in copiers:
+            copier.start()
         return process.wait()
     except BaseException:  # an interruption: the terminal has sent it to the script, too
         for end in (process.terminate, process.kill):
