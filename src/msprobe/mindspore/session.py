@@ -21,10 +21,11 @@ from msprobe.mindspore.dump.values import PendingError
 from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
-from msprobe.mindspore.process import calling_place, current_rank, wait_for_device
+from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.save.saving import Saving
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.mindspore.static_dump.starting import StaticDump
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache

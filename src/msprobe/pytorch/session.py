@@ -29,11 +29,12 @@ from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
-from msprobe.pytorch.process import calling_place, current_rank
+from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
