@@ -23,7 +23,6 @@ from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.mindspore.dump.gradients import GradientObservers
 from msprobe.mindspore.dump.parameter_gradients import ParameterGradients
-from msprobe.mindspore.dump.structure import StructureWriter
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Encoder
 from msprobe.recording.closing_line import closing_line
@@ -32,6 +31,7 @@ from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
+from msprobe.writer.structure import StructureWriter
 
 _PLACE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
 """Where in a call a value stands: the closing line leaves it out, and so counts equal reasons together."""
