@@ -41,13 +41,26 @@ from msprobe.pytorch.dump import (
 )
 from msprobe.pytorch.dump.api_dump import api_table, call_form, mode, operators
 from msprobe.pytorch.dump.module_dump import hooks, naming
-from msprobe.recording import calling_place, calls, counters, place, selecting, selection, stacks
+from msprobe.recording import (
+    calling_place,
+    calls,
+    counters,
+    meta,
+    place,
+    selecting,
+    selection,
+    stacks,
+    step,
+    step_of_calls,
+    tally,
+    unrecorded,
+)
 from msprobe.recording import plain_values as values_of_all
 from msprobe.writer import StepWriter, TensorPool
 
 ROOMS: list[ModuleType] = [
     *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
-    *(parameter_gradients, plain_values, values_of_all, calling_place, recorder),
+    *(parameter_gradients, plain_values, values_of_all, calling_place, recorder, step, step_of_calls, unrecorded, tally, meta),
     *(step_record, tensor_saver, unusual, window, api_table, call_form, mode, operators, hooks, naming, calls, counters, selection, stacks),
 ]
 # What user code calls first: an error inside these is caught inside these, so they cannot be replaced as a whole.

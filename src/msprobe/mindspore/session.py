@@ -16,7 +16,7 @@ from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.recorder import Recorder
-from msprobe.mindspore.dump.step_record import StepRecord, Tally
+from msprobe.mindspore.dump.step_record import StepRecord
 from msprobe.mindspore.dump.values import PendingError
 from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
@@ -29,6 +29,7 @@ from msprobe.recording.calling_place import calling_place
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
+from msprobe.recording.tally import Tally
 from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
 
@@ -109,7 +110,7 @@ class Session:
             if not has_grad_nodes and self.step.selection.sides.backward:
                 self._tell_once("nodes", "this MindSpore does not show its backward graph: gradients of calls are not recorded")
         window = Window(self.recorder, config.level, model)
-        self.step.tally.cells_watched = max(self.step.tally.cells_watched, window.watched)
+        self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, window.watched)
         self.recorder.step = self.guard.step = self.step
         self.window = self.guard.window = window
         self.guard.open()
@@ -166,10 +167,7 @@ class Session:
         failure = wait_for_device()
         self.guard.close()
         self.guard.step = None
-        late = sum(tally.late for tally in self._ended)
-        for tally in self._ended:
-            tally.late = 0
-        step.close(late)
+        step.close(sum(tally.take_late() for tally in self._ended))
         for text in step.selection.unmatched(ended=True):
             logger.warning(text)
         self._ended = [*self._ended[-3:], step.tally]

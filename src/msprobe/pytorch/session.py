@@ -24,7 +24,7 @@ from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.recorder import Recorder
-from msprobe.pytorch.dump.step_record import StepRecord, Tally
+from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
@@ -38,6 +38,7 @@ from msprobe.recording.calling_place import calling_place
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.stacks import StackCache
+from msprobe.recording.tally import Tally
 from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
 

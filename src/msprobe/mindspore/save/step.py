@@ -12,12 +12,13 @@ from msprobe.config import Config
 from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
-from msprobe.mindspore.dump.step_record import environment, remove_tensor_files
+from msprobe.mindspore.dump.meta import environment
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Encoder, Path, PendingError, Record, Side
 from msprobe.recording.closing_line import closing_line
 from msprobe.recording.place import Place
 from msprobe.recording.saved_keys import Keys
+from msprobe.recording.step import remove_tensor_files
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 

@@ -9,7 +9,7 @@ from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side, class_name
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.summaries import OF_MODE
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 
 

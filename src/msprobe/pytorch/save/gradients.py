@@ -17,9 +17,9 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
-from msprobe.pytorch.dump.step_record import Tally
 from msprobe.pytorch.save.encoder import SavedSide, blank
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.recording.tally import Tally
+from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
 
