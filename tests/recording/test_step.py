@@ -107,3 +107,18 @@ def test_a_document_that_is_not_there_is_told(tmp_path: Path, caplog: pytest.Log
     step.directory = str(tmp_path / "elsewhere")
     said = ended(step, caplog)
     assert (logging.WARNING, "dump.json of step 2 is not complete: it could not be written") in said
+
+
+def test_the_files_are_complete_also_where_a_part_of_the_end_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def failing() -> dict[str, Any]:
+        raise KeyError("facts")
+
+    step = begun(tmp_path)
+    step.writer.add("Torch.relu.0.forward", {"output": []}, True)
+    with caplog.at_level(logging.INFO, "msprobe"):
+        step.conclude(time.perf_counter(), failing, lambda: {"kind": "test"})
+    assert "not recorded: 1 (1 × KeyError('facts'); see dump_error_info.log)" in caplog.text
+    directory = tmp_path / "dump" / "step2" / "rank0"
+    assert list(json.loads((directory / "dump.json").read_text())["data"]) == ["Torch.relu.0.forward"]
+    assert json.loads((directory / "meta.json").read_text())["kind"] == "test"
+    assert (directory / "dump_error_info.log").read_text() == "end of step 2: KeyError('facts')\n"

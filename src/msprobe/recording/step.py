@@ -6,9 +6,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msprobe.config import Config
+from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.recording.closing_line import closing_line
@@ -64,24 +66,34 @@ class Step:
     def _write_reason(self, line: str) -> None:
         self.writer.error(line)
 
+    def _note(self, ask: Callable[[], dict[str, Any]]) -> None:
+        self.writer.meta.update(ask())
+
     def report(self, entry: str, reason: str) -> None:
         """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
         self.unrecorded.report(entry, reason)
 
-    def drain(self) -> tuple[int, Counter[str]]:
+    def whatever_happens(self, part: Callable[[], None]) -> None:
+        """Do a part of ending the step: the files are completed also when it fails."""
+        try:
+            part()
+        except Exception as error:
+            let_through(error)
+            self.report(f"end of step {self.step}", repr(error))
+
+    def _drain(self) -> tuple[int, Counter[str]]:
         """Wait until the step's tensor files are there; gives their bytes, and what went wrong with them."""
         pool = self._pool
         if pool is None:
             return 0, Counter()
         bytes_before, problems_before = self._pool_before
-        pool.drain()
+        self.whatever_happens(pool.drain)
         return pool.bytes_written - bytes_before, Counter(pool.problems) - problems_before
 
     def conclude(
         self,
         began: float,
-        facts: Callable[[], dict[str, Any]],
-        *,
+        *facts: Callable[[], dict[str, Any]],
         modules: tuple[int, int] | None = None,
         apis: tuple[int, int] | None = None,
         late: int = 0,
@@ -93,15 +105,16 @@ class Step:
 
         Args:
             began: when the end of the step began.
-            facts: gives what meta.json says of the step; it is asked when all tensor files are there.
+            facts: give what meta.json says of the step; asked when all tensor files are there.
             modules, apis, late, verb: see `closing_line`.
             more: gives what stands behind the closing line.
             warning: makes a warning of the closing line, and stands behind it.
         """
         tally, unrecorded = self.tally, self.unrecorded
-        size, problems = self.drain()
+        size, problems = self._drain()
         unrecorded.reasons += problems
-        self.writer.meta.update(facts())
+        for ask in facts:
+            self.whatever_happens(partial(self._note, ask))
         report = self.writer.close()
         tally.spent += time.perf_counter() - began
         text = closing_line(

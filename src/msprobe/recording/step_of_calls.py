@@ -44,7 +44,8 @@ class StepOfCalls(Step):
         called, apis = self.counters.totals(f"{self.MODULE.title()}.")
         self.conclude(
             began,
-            lambda: {**meta.counts(tally, self.unrecorded.lines, called, apis), **facts()},
+            lambda: meta.counts(tally, self.unrecorded.lines, called, apis),
+            facts,
             modules=(len(tally.modules), tally.modules_hooked) if tally.modules_hooked else None,
             apis=(tally.apis, apis) if level != "L0" else None,
             late=late,

@@ -63,6 +63,6 @@ class StepRecord(StepOfCalls):
         """
         began = time.perf_counter()
         self.closed = True
-        self.gradients.close()
-        self.parameter_gradients.close()
+        self.whatever_happens(self.gradients.close)
+        self.whatever_happens(self.parameter_gradients.close)
         self.conclude_calls(began, late)

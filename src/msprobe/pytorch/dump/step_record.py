@@ -134,11 +134,11 @@ class StepRecord(StepOfCalls):
             late: calls of earlier steps whose backward pass came too late, not yet told.
         """
         began = time.perf_counter()
-        self.observers.close()
-        self.parameter_gradients.close()
+        self.whatever_happens(self.observers.close)
+        self.whatever_happens(self.parameter_gradients.close)
         for finish, _ in self.failed.values():
-            finish()
-        self.encoder.settle()
+            self.whatever_happens(finish)
+        self.whatever_happens(self.encoder.settle)
         if self.config.task == "structure":
             self.tally.tensors = 0  # gradients of parameters were counted as they came
         self.tally.spent += self.observers.spent
