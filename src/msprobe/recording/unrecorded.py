@@ -27,6 +27,11 @@ def of_saved_value(reason: str) -> tuple[str, str]:
     return why, f"{place}: {why}" if place else why
 
 
+def as_it_is(reason: str) -> tuple[str, str]:
+    """A reason that holds no place."""
+    return reason, reason
+
+
 class Unrecorded:
     """Counts reasons for the closing line, and writes each to dump_error_info.log once.
 

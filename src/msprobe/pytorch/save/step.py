@@ -9,7 +9,7 @@ from msprobe.config import Config
 from msprobe.format import layout
 from msprobe.pytorch.dump import meta
 from msprobe.pytorch.save.call_sites import CallSites, SavedAt
-from msprobe.pytorch.save.encoder import SavedSide, blank, make_encoder
+from msprobe.pytorch.save.encoder import SavedSide, make_encoder
 from msprobe.pytorch.save.gradients import Gradients
 from msprobe.pytorch.save.names import UniqueSaver
 from msprobe.pytorch.save.writer import writer_class
@@ -17,6 +17,7 @@ from msprobe.pytorch.torch_internals import NoTorchFunction
 from msprobe.recording.meta import counts
 from msprobe.recording.place import Place
 from msprobe.recording.saved_keys import Keys
+from msprobe.recording.saved_nesting import blank
 from msprobe.recording.step import Step
 from msprobe.recording.unrecorded import of_saved_value
 from msprobe.writer import TensorPool
