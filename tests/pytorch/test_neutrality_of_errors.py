@@ -47,8 +47,10 @@ from msprobe.recording import (
     counters,
     meta,
     place,
+    saved_nesting,
     selecting,
     selection,
+    session,
     stacks,
     step,
     step_of_calls,
@@ -61,13 +63,26 @@ from msprobe.writer.flusher import flusher
 
 ROOMS: list[ModuleType] = [
     *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
-    *(parameter_gradients, plain_values, values_of_all, calling_place, recorder, step, step_of_calls, unrecorded, tally, meta),
+    *(
+        parameter_gradients,
+        plain_values,
+        values_of_all,
+        calling_place,
+        recorder,
+        step,
+        step_of_calls,
+        unrecorded,
+        tally,
+        meta,
+        session,
+        saved_nesting,
+    ),
     *(step_record, tensor_saver, unusual, window, api_table, call_form, mode, operators, hooks, naming, calls, counters, selection, stacks),
 ]
 # What user code calls first: an error inside these is caught inside these, so they cannot be replaced as a whole.
 ENTRANCES = {
     "PrecisionDebugger",
-    "_contained",
+    "contained",
     "Recorder.api",
     "Recorder.module_before",
     "Recorder.module_after",
