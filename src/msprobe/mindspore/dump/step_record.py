@@ -34,11 +34,12 @@ class StepRecord(StepOfCalls):
 
     def __init__(self, config: Config, step: int, place: Place, selection: Selection, pool: TensorPool | None) -> None:
         super().__init__(config, step, place, selection, pool)
+        made_with = environment(step, place.rank)
         self.closed = False
         self.structure_only = config.task == "structure"
         writer_class = StructureWriter if self.structure_only else StepWriter
         self.writer = writer_class(self.directory, framework="mindspore", **self.settings)
-        self.writer.meta.update(environment(step, place.rank))
+        self.writer.meta.update(made_with)
         files = TensorFiles(self.tensor_directory, pool) if pool is not None else None
         self.encoder = Encoder(
             files.save if files is not None else None, self.report, config.section.summary_mode == "md5", self.writer.note_unread

@@ -47,6 +47,7 @@ class StepRecord(StepOfCalls):
         earlier: EarlierDump | None = None,
     ) -> None:
         super().__init__(config, step, place, selection, pool)
+        made_with = meta.environment(step, place.rank)
         self.forgotten = ForgottenStep()
         check = make_check(config, step, place.rank, self.directory, selection, pool, earlier, self._end_early)
         self.check = check
@@ -57,7 +58,7 @@ class StepRecord(StepOfCalls):
             self.writer = writer_class(config)(self.directory, **self.settings)
         else:
             self.writer = CheckedWriter(check, self.report, self.directory, **self.settings)
-        self.writer.meta.update(meta.environment(step, place.rank))
+        self.writer.meta.update(made_with)
         saver = TensorSaver(self.tensor_directory, pool) if pool is not None else None
         self.saver = saver
         self.encoder = make_encoder(config, self.writer, saver if check is None else check.held, self.report)
