@@ -71,7 +71,7 @@ class Session(BaseSession):
         self.override: Override | None = None
         """Replaces inputs of modules, where the configuration has `load`."""
         self.saving = Saving(self)
-        self.recordings = OpenRecordings(self)
+        self.recordings = OpenRecordings(self, lambda action: contained(action, self))
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
