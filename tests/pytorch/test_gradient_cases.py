@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from capturing import Run, Step, configured, record
+from capturing import Run, Step, configured, environment, record
 from running_again import load
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -375,7 +375,7 @@ def test_a_backward_after_step_is_counted_by_the_next_closing_line_and_not_recor
 def test_a_backward_after_the_only_step_is_told_and_its_calls_are_named(tmp_path: Path) -> None:
     script = tmp_path / "early.py"
     script.write_text(EARLY_STEP)
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     warnings = [line for line in done.stderr.splitlines() if "[WARNING]" in line]
     assert len(warnings) == 2, done.stderr
     assert "came after step() had ended step 0" in warnings[0]
