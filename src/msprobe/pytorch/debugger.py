@@ -134,6 +134,11 @@ class PrecisionDebugger:
         return self._current().config
 
     @classmethod
+    def _in_step(cls) -> bool:
+        """Whether the running step is recorded, so that `_note` has a place."""
+        return cls._current().step is not None
+
+    @classmethod
     def _note(cls, key: str, value: Any) -> None:
         """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
         session = cls._current()
