@@ -8,14 +8,17 @@ import logging
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import xxhash
 
-from integrations.vllm.standin import configuration, ready, runner_module, scheduled
+from integrations.vllm.standin import InputBatch, configuration, ready, runner_module, scheduled
 from msprobe.integrations.vllm import runner as watching
+from msprobe.integrations.vllm.batch import batch_of
 from msprobe.pytorch import PrecisionDebugger
 from pytorch.capturing import Run
 
@@ -83,6 +86,20 @@ def test_which_rows_belong_to_which_request(tmp_path: Path) -> None:
     assert (b["id"], b["rows"], b["positions"], b["prompt_tokens"]) == ("b", [2, 4], [0, 2], 2) and b["prompt"] != a["prompt"]
 
 
+def test_which_tokens_a_request_has_so_far(tmp_path: Path) -> None:
+    """Two samples of one prompt differ in nothing else."""
+    batch = InputBatch({"a": A, "b": B}, {"a": 4, "b": 0})
+    runner = SimpleNamespace(input_batch=batch)
+    batch.token_ids_cpu[0, 6] = 9  # generated
+    batch.num_computed_tokens_cpu[0] = 6
+    a, b = batch_of(runner, scheduled(a=1, b=2))["requests"]
+    assert a["sequence"] == xxhash.xxh64_hexdigest(np.array([*A, 9], "<i4").tobytes()) != a["prompt"]
+    assert b["sequence"] == b["prompt"]
+    batch.token_ids_cpu[0, 6] = -1  # scheduled before it is known on the host
+    a, b = batch_of(runner, scheduled(a=1, b=2))["requests"]
+    assert "sequence" not in a and "prompt" in a and "sequence" in b
+
+
 def test_weights_without_elements_are_told(tmp_path: Path) -> None:
     one = engine(watched(tmp_path, level="L0"))
     one.model.mix.spare = torch.nn.Parameter(torch.empty(0))
@@ -107,8 +124,6 @@ def test_the_second_kind_of_runner(tmp_path: Path) -> None:
     batch.num_computed_tokens_np = batch.num_computed_tokens_cpu
     del batch.num_computed_tokens_cpu, batch.token_ids_cpu
     other = type("Runner", (), {"input_batch": None, "execute_model_state": state})()
-    from msprobe.integrations.vllm.batch import batch_of
-
     assert batch_of(other, scheduled(a=4)) == {"tokens": 4, "requests": [{"id": "a", "rows": [0, 4], "positions": [0, 4]}]}
     one.sample_tokens(None)
     with pytest.raises(TypeError):  # this runner does not know it; what counts is that nothing was recorded
