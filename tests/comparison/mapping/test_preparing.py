@@ -163,7 +163,9 @@ def _whole(tmp_path: Path, tokens: list[int], name: str) -> Path:
 def _plain(tmp_path: Path) -> Path:
     file = tmp_path / "mapping.yaml"
     values = {"layer": {"output.0": None}, "embed": None}
-    file.write_text(yaml.safe_dump({"prepare": {"target": {"request": "same", "values": values}, "golden": {"sequence": True, "values": values}}}))
+    file.write_text(
+        yaml.safe_dump({"prepare": {"target": {"request": "same", "values": values}, "golden": {"sequence": True, "values": values}}})
+    )
     return file
 
 
@@ -203,7 +205,7 @@ def test_other_tokens_after_the_prompt_are_told(tmp_path: Path) -> None:
 
 def test_a_golden_run_that_ends_before_the_request(tmp_path: Path) -> None:
     target = _decoding(tmp_path, _of(A, 7), _of(A, 8))
-    with pytest.raises(UsageError, match="at the positions 5 to 5, and the other side has 5 tokens: record it with the prompt and the tokens"):
+    with pytest.raises(UsageError, match="at the positions 5 to 5, and the other side has 5 tokens: record it with the prompt"):
         compare(target, _whole(tmp_path, A, "a"), mapping=_plain(tmp_path))
 
 
@@ -288,6 +290,19 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert "leaves out 2 values of the golden run" in notes
 
 
+@pytest.mark.parametrize("parallel, refused", [({"tensor": 2}, True), ({"tensor": 1, "pipeline": 2}, False), (None, False), (3, False)])
+def test_parts_of_values_are_refused(tmp_path: Path, parallel: Any, refused: bool) -> None:
+    """Their shapes differ from those of the other side, which would name the wrong culprit."""
+    target, golden = engine(tmp_path / "target", parallel=parallel), model(tmp_path / "golden", "a", A)
+    assert compare(target, golden, mapping=mapping(tmp_path)).passed
+    file = mapping(tmp_path, whole=True)
+    if refused:
+        with pytest.raises(UsageError, match=r"one of 2 tensor-parallel ranks, which holds parts of values.*hf_llama_tp"):
+            compare(target, golden, mapping=file)
+    else:
+        assert compare(target, golden, mapping=file).passed
+
+
 def test_a_reference_is_refused(tmp_path: Path) -> None:
     golden = model(tmp_path / "golden", "a", A)
     with pytest.raises(UsageError, match="does not go with --reference"):
@@ -306,6 +321,9 @@ def test_the_packaged_mapping() -> None:
     assert path.is_file() and path.name == "hf_llama.yaml"
     names, tensors = read_mapping(Path("hf_llama"))
     assert names.modules == {"logits_processor": "lm_head"} and tensors.prepare is not None and len(tensors.rules) == 5
+    assert tensors.prepare[0].whole
+    _, tensors = read_mapping(Path("hf_llama_tp"))
+    assert tensors.prepare is not None and not tensors.prepare[0].whole and len(tensors.rules) == 1
     assert packaged(Path("no_such_mapping")) == Path("no_such_mapping")
     with pytest.raises(UsageError, match="does not exist"):
         read_mapping(Path("no_such_mapping"))

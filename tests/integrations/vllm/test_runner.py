@@ -100,6 +100,21 @@ def test_which_tokens_a_request_has_so_far(tmp_path: Path) -> None:
     assert "sequence" not in a and "prompt" in a and "sequence" in b
 
 
+def test_which_adapter_a_request_has(tmp_path: Path) -> None:
+    batch: Any = InputBatch({"a": A, "b": B}, {"a": 0, "b": 0})
+    batch.request_lora_mapping = np.array([0, 3])
+    batch.lora_id_to_lora_request = {3: SimpleNamespace(lora_name="german")}
+    a, b = batch_of(SimpleNamespace(input_batch=batch), scheduled(a=1, b=2))["requests"]
+    assert "lora" not in a and b["lora"] == "german"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_over_how_many_ranks_the_model_is_distributed(tmp_path: Path, ranks: int) -> None:
+    steps(engine(watched(tmp_path, level="L0"), tensor=ranks))
+    found = [meta.get("parallel") for meta in metas(Run(tmp_path / "dump"))]
+    assert found == [{"tensor": 2, "pipeline": 1} if ranks == 2 else None] * 2
+
+
 def test_weights_without_elements_are_told(tmp_path: Path) -> None:
     one = engine(watched(tmp_path, level="L0"))
     one.model.mix.spare = torch.nn.Parameter(torch.empty(0))
@@ -215,7 +230,7 @@ def test_a_wrong_configuration_is_told_and_the_engine_runs(tmp_path: Path, told:
     module = runner_module()
     watching.watch(module, str(tmp_path / "config.json"))
     steps(engine(module))
-    assert len(told) == 2 and "config.json" in told[1]
+    assert len(told) == 2 and f"MSPROBE_CONFIG is {tmp_path / 'config.json'}" in told[1]
 
 
 def test_an_error_of_ours_is_told_and_the_engine_runs(tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.arrays import CannotCompose
 from msprobe.comparison.mapping.composed import ComposedRow, Part, absent_row, composed_row, shape
 from msprobe.comparison.mapping.names import match
-from msprobe.comparison.mapping.requests import Request, chosen_request, sequence_length
+from msprobe.comparison.mapping.requests import Request, chosen_request, refuse_parts, sequence_length
 from msprobe.comparison.mapping.rules import How, Preparation, Select
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
@@ -38,11 +38,13 @@ def prepared(
         notes: gets what the reader should know, one sentence each.
 
     Raises:
-        UsageError: there is no such request.
+        UsageError: there is no such request, or the step holds parts of values.
     """
     length = [sequence_length(known) for known in calls]
     request: Request | None = None
     for place, name in enumerate(("target", "golden run")):
+        if how[place].whole:
+            refuse_parts(dumps[place])
         if how[place].request is not None:
             request = chosen_request(dumps[place], how[place].request, calls[1 - place], directories[1 - place], how[1 - place].sequence)
             of = f"of the {request.requests} requests of the {name}'s step, number {request.number} is compared"

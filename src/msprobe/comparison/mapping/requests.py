@@ -1,4 +1,6 @@
-"""Which request of an engine's step is compared with a run of one sequence: rows and positions from meta.json, `batch`."""
+"""Which request of an engine's step is compared with a run of one sequence: rows and positions from meta.json, `batch`; and whether this
+rank holds whole values (`parallel`).
+"""
 
 from __future__ import annotations
 
@@ -70,6 +72,17 @@ def chosen_request(dump: Path, wanted: int | str | None, others: Sequence[Call],
     if tokens is not None and _has_tokens(one, tokens) is False:
         doubt = f"the two sides have other tokens up to position {last - 1}, so their values differ"
     return Request(index, rows, (first, last), int(batch["tokens"]), len(requests), doubt)
+
+
+def refuse_parts(dump: Path) -> None:
+    """Raise UsageError if the step is that of one of several tensor-parallel ranks."""
+    try:
+        ranks = json.loads(dump.with_name(layout.META).read_bytes())["parallel"]["tensor"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    if isinstance(ranks, int) and ranks > 1:
+        parts = f"{dump} is of one of {ranks} tensor-parallel ranks, which holds parts of values, and this mapping file is for whole ones"
+        raise UsageError(f"{parts}; --mapping hf_llama_tp compares what each rank has whole")
 
 
 def _batch(dump: Path) -> dict[str, Any]:

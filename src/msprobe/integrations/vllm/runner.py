@@ -13,7 +13,8 @@ from typing import Any
 
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
-from msprobe.integrations.vllm.batch import batch_of, empty_weights
+from msprobe.integrations.vllm.batch import batch_of, empty_weights, parallel
+from msprobe.integrations.vllm.plugin import VARIABLE
 from msprobe.log import logger
 
 MODULES = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
@@ -93,7 +94,7 @@ def rank_of(config: Any) -> int | None:
     Replicas of a dense model are independent of each other: each believes to be the only one, and its index alone tells which it is.
     """
     parallel = config.parallel_config
-    replica = getattr(parallel, "data_parallel_index", None)
+    replica: Any = getattr(parallel, "data_parallel_index", None)
     if replica is None:
         replica = getattr(parallel, "data_parallel_rank", 0)
     if not replica and getattr(parallel, "data_parallel_size", 1) <= 1:
@@ -108,9 +109,9 @@ class _Watcher:
         self._path = config_path
         self._debugger: Any = None
         self._runner: Callable[[], Any] = _nobody
-        """Gives the runner whose model is recorded: the first one alive. It is not kept alive, a program may make one engine after another."""
-        self._empty: list[Any] = []
-        """What meta.json says of weights without elements, once it has been looked at: they are emptied when the model is loaded."""
+        """Gives the runner whose model is recorded, the first one. It is not kept alive: a program may make one engine after another."""
+        self._constant: dict[str, Any] | None = None
+        """What meta.json says of every step, once it has been looked at."""
         self._off = False
         self._open = False
         """A step has begun and not ended: its sampling is to come."""
@@ -158,13 +159,16 @@ class _Watcher:
         try:
             return action()
         except MsprobeException as error:
-            self._off = True
-            logger.error(f"nothing more of vLLM is recorded: {error}")
+            self._tell_off(str(error))
         except Exception as error:
             let_through(error)
-            self._off = True
-            logger.error(f"nothing more of vLLM is recorded: {error!r}")
+            self._tell_off(repr(error))
         return None
+
+    def _tell_off(self, why: str) -> None:
+        self._off = True
+        what = "nothing more of vLLM is recorded" if self._debugger is not None else f"vLLM is not recorded, {VARIABLE} is {self._path}"
+        logger.error(f"{what}: {why}")
 
     def _made(self, runner: Any, execute_model: Callable[..., Any]) -> None:
         why = why_not_eager(runner.vllm_config)
@@ -173,7 +177,7 @@ class _Watcher:
         if why:
             logger.warning(why)
             return
-        self._runner, self._empty, self._off = _nobody, [], False
+        self._runner, self._constant, self._off = _nobody, None, False
         if self._debugger is None:
             from msprobe.pytorch import PrecisionDebugger
 
@@ -200,9 +204,10 @@ class _Watcher:
         try:
             if self._debugger._in_step():  # most steps of a server are not selected
                 self._debugger._note("batch", batch_of(runner, scheduler_output))
-                self._empty = self._empty or [empty_weights(runner.get_model())]
-                if self._empty[0] is not None:
-                    self._debugger._note("empty_weights", self._empty[0])
+                if self._constant is None:
+                    self._constant = _constant(runner)
+                for key, value in self._constant.items():
+                    self._debugger._note(key, value)
         finally:
             self._debugger.stop()
             if ended:
@@ -212,6 +217,12 @@ class _Watcher:
         self._open = False
         self._debugger.stop()
         self._debugger.step()
+
+
+def _constant(runner: Any) -> dict[str, Any]:
+    """What meta.json says of every step of this runner; vLLM empties weights when the model is loaded."""
+    found = {"parallel": parallel(runner.vllm_config), "empty_weights": empty_weights(runner.get_model())}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _nobody() -> None:

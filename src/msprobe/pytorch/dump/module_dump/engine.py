@@ -141,7 +141,7 @@ class EngineModules:
         return apply
 
     def _may_call(self, name: str, module: torch.nn.Module, told: list[bool]) -> bool:
-        """Whether a call by way of the hooks runs nobody's but ours. It looks at what other versions of torch may not have: never raises."""
+        """Whether a call by way of the hooks runs nobody's but ours; False where this version of torch does not tell."""
         try:
             if torch_internals.is_compiling():
                 return False
