@@ -60,7 +60,7 @@ def run(what: str, path: Path, in_process: bool = True, **config: Any) -> Ran:
         file.write_text(json.dumps({"dump_path": str(path / what), "rank": [], "step": [], **config}))
         variables["MSPROBE_CONFIG"] = str(file)
     script = str(Path(__file__).with_name("engine.py"))
-    done = subprocess.run([THEIRS, script, what, str(path)], env=variables, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([THEIRS, script, what, str(path)], env=variables, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Ran(json.loads(done.stdout.splitlines()[-1]) or {}, done.stderr)
 
