@@ -80,14 +80,14 @@ def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
     answer = planned(text, tmp_path)
     assert [(question.id, question.recommended) for question in answer.questions] == [("models", "none")]
     assert "+    debugger.start()" in planned(text, tmp_path, models=["none"]).diff
-    assert "+    debugger.start(a.b)" in planned(text, tmp_path, models=["a.b"]).diff
+    assert "+    debugger.start(make.net)" in planned(text, tmp_path, models=["make.net"]).diff
 
 
 def test_a_model_that_has_no_value_yet_is_not_given(tmp_path: Path) -> None:
     text = "import torch\na = torch.nn.ReLU()\nfor x in torch.ones(2, 1):\n    y = a(x)\n    b = torch.nn.Tanh()\n    b(y)\n"
     answer = planned(text, tmp_path)
     assert answer.models == ["a"]
-    assert any(note.startswith("b gets its value only after") for note in answer.notes)
+    assert any(note.startswith("b has no value where recording starts") for note in answer.notes)
     with pytest.raises(UsageError, match="--model b: it has no value yet"):
         planned(text, tmp_path, models=["b"])
 

@@ -77,6 +77,8 @@ class Roles:
         self.trainer_classes = frozenset(name for name in self.classes if self._base(name, self._is_hf_trainer))
         self.models: dict[str, str] = {}
         """Name -> what makes us think so."""
+        self.optimized: set[str] = set()
+        """Models whose parameters are given to something: an optimizer, most probably."""
         self.optimizers: set[str] = set()
         self.others: set[str] = set()
         """Names that stand for something else, whatever they are called."""
@@ -261,6 +263,8 @@ class Roles:
                 name = dotted(call.func.value)
                 if name is not None and name != "self" and name not in self.others:
                     self.models.setdefault(name, "parameters")
+                    if call.func.attr.value in ("parameters", "named_parameters"):
+                        self.optimized.add(name)
         switched = {
             name
             for call in calls

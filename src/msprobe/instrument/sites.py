@@ -88,7 +88,7 @@ class Calls:
     def _sites(self) -> list[Site]:
         found = []
         for call in self._calls:
-            model = self.roles.model_of(call)
+            model = self.roles.model_of(call) or self._itself(call)
             if model is None or self._is_inside_a_model(call):
                 continue
             function = self.home(call)
@@ -101,6 +101,13 @@ class Calls:
                 model = UNKNOWN
             found.append(Site(call, function, (model,)))
         return found
+
+    def _itself(self, call: cst.Call) -> str | None:
+        """`self` where a model calls itself, in its own training loop."""
+        owner = self.tree.class_of(call)
+        if dotted(call.func) not in ("self", "self.forward") or owner is None or owner.name.value not in self.roles.module_classes:
+            return None
+        return "self"
 
     def _is_only_defined(self, call: cst.Call, function: Function | None) -> bool:
         """Whether the call stands in `name = lambda ...:` outside of all loops: it runs somewhere else."""

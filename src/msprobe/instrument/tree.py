@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -135,6 +136,14 @@ def dotted(node: cst.CSTNode | None) -> str | None:
     return None
 
 
+def names_in(expression: str) -> list[str]:
+    """The names that must have a value for an expression to have one; none for what binds names itself (a comprehension, a lambda)."""
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    if any(isinstance(node, ast.Lambda | ast.comprehension | ast.NamedExpr) for node in nodes):
+        return []
+    return [node.id for node in nodes if isinstance(node, ast.Name)]
+
+
 def root_of(expression: str) -> str:
     """The name that an expression begins with: `self` of `self.nets[0]`."""
     found = re.match(r"\w+", expression)
@@ -147,7 +156,7 @@ def assigned(node: cst.CSTNode) -> Iterator[str]:
         targets: list[cst.BaseExpression] = []
         if isinstance(one, cst.Assign):
             targets = [target.target for target in one.targets]
-        elif isinstance(one, cst.AnnAssign | cst.AugAssign | cst.NamedExpr | cst.For | cst.CompFor):
+        elif isinstance(one, cst.AnnAssign | cst.AugAssign | cst.NamedExpr | cst.For):
             targets = [one.target]
         elif isinstance(one, cst.WithItem) and one.asname is not None:
             targets = [one.asname.name]
