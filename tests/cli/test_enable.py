@@ -423,7 +423,7 @@ def test_edited_lines(script: Path, typed: Answers, capsys: pytest.CaptureFixtur
     edit()
     assert main(["disable", "train.py", "--yes", "--edited", "remove"]) == 0
     assert script.read_text() == ONE + "debugger.save(model, 'x')\n"
-    assert "still use debugger" in capsys.readouterr().out
+    assert "still use what is gone: 7: debugger.save" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("config", ["{}", "{"])
