@@ -30,7 +30,7 @@ class Names:
 
 def names_for(tree: Tree) -> Names:
     """The usual names, or ones with `msprobe_` in front where the script has the usual one for something else."""
-    taken = {node.value for node in walk(tree.module) if isinstance(node, cst.Name)}
+    taken = {node.value for node in tree.nodes if isinstance(node, cst.Name)}
 
     def free(name: str, *others: str) -> str:
         names = itertools.chain((name, *others), (f"{others[-1] if others else name}_{number}" for number in itertools.count(2)))

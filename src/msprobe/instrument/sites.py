@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +37,11 @@ class Calls:
     def __init__(self, tree: Tree, roles: Roles) -> None:
         self.tree = tree
         self.roles = roles
-        self._calls = [node for node in walk(tree.module) if isinstance(node, cst.Call)]
-        self._names = [node for node in walk(tree.module) if isinstance(node, cst.Name | cst.Attribute)]
+        self._calls = [node for node in tree.nodes if isinstance(node, cst.Call)]
+        self._names: dict[str, list[cst.Name | cst.Attribute]] = defaultdict(list)
+        for node in tree.nodes:
+            if isinstance(node, cst.Name | cst.Attribute):
+                self._names[node.value if isinstance(node, cst.Name) else node.attr.value].append(node)
         self._callers: dict[int, list[cst.CSTNode]] = {}
         self.forward = self._sites()
         self.backward = self._closed([call for call in self._calls if roles.is_backward(call)])
@@ -158,11 +162,8 @@ class Calls:
         method = isinstance(owner, cst.ClassDef)
         if name in ("__init__", "main") and method:
             return
-        for node in self._names:
-            if isinstance(node, cst.Attribute):
-                if not method or node.attr.value != name:
-                    continue
-            elif node.value != name or method:
+        for node in self._names[name]:
+            if isinstance(node, cst.Attribute) is not method:
                 continue
             above = self.tree.parent(node)
             if isinstance(above, cst.FunctionDef | cst.Attribute | cst.Param | cst.AssignTarget | cst.ImportAlias):
