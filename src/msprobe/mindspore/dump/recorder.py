@@ -266,7 +266,7 @@ class Recorder:
             self._tell(step, call.name, f"cell that raised could not be recorded: {error!r}")
 
     def _finish_cell(self, step: StepRecord, call: _Call, data: dict[str, Any]) -> None:
-        step.tally.cells.add(call.prefix)
+        step.tally.modules.add(call.prefix)
         step.add(call.name, {} if step.structure_only else data, True)
         if step.config.extra_info:
             step.writer.add_stack(call.name, call.stack, call.stack.text)
