@@ -1,6 +1,5 @@
 """Which rank this process is, and waiting for what still runs."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from msprobe.contain import let_through

@@ -9,11 +9,11 @@ import json
 import sys
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
+from mindspore import Tensor, nn, ops
 from mindspore_nets import data, filled
 
-import mindspore as ms
-from mindspore import Tensor, nn, ops
 from msprobe.mindspore import PrecisionDebugger
 
 

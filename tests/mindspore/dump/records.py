@@ -7,11 +7,11 @@ import os
 import sys
 import traceback
 
+import mindspore as ms
 import numpy as np
+from mindspore import Tensor, mint, nn, ops
 from mindspore_nets import Containers, InPlace, Mlp, Shared, Split, data, made
 
-import mindspore as ms
-from mindspore import Tensor, mint, nn, ops
 from msprobe.mindspore import MsprobeStep, PrecisionDebugger
 
 seen = {}

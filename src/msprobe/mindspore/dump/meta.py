@@ -1,11 +1,11 @@
 """What meta.json says about a step of MindSpore's."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from typing import Any
 
 import mindspore
+
 from msprobe.recording import meta
 
 _known: dict[str, Any] = {}

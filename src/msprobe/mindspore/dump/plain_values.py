@@ -1,11 +1,11 @@
 """Records of values that hold no tensor: those that every framework has, and MindSpore's own small kinds."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from typing import Any
 
 import mindspore
+
 from msprobe.recording.plain_values import plain_record as recorded_everywhere
 
 _DTYPES = type(mindspore.float32).__module__

@@ -1,6 +1,5 @@
 """Turns what is seen of calls of APIs and cells into entries of the running step."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from mindspore import nn
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.gradients import Before
 from msprobe.mindspore.dump.step_record import StepRecord

@@ -1,15 +1,14 @@
 """Values -> records: what dump.json holds of an argument, a result or a gradient."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import mindspore
 import numpy as np
 
-import mindspore
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.format.unread import Note
