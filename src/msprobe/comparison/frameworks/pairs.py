@@ -73,7 +73,8 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
         "running statistics, which PyTorch keeps in buffers that no dump holds",
         "arguments that are no tensors",
         "gradients that are not there",
-        "values of calls that only move, make or convert elements, such as {}, none of which the other side recorded (PyTorch: risk_level ALL)",
+        "values of calls that only move, make or convert elements, such as {}, "
+        "none of which the other side recorded (PyTorch: risk_level ALL)",
     )
     counts = [0] * len(what)
     moving = _only_moving(pairs)
