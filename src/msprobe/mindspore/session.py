@@ -137,9 +137,9 @@ class Session(BaseSession):
         failure = wait_for_device()
         self.guard.close()
         self.guard.step = None
-        step.close(self.take_late())
+        step.close(self.late.take())
         self.tell_unmatched(step, ended=True)
-        self.has_ended(step.tally)
+        self.has_ended(step)
         if failure is not None:
             raise PendingError(failure)
 
