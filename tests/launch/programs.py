@@ -356,8 +356,8 @@ import sys
 def state():
     from torch.optim import optimizer
     functions = [nn.Module.__call__, torch.optim.Optimizer.add_param_group, torch.amp.GradScaler.step, torch.optim.SGD.step]
-    files = [function.__code__.co_filename.split("site-packages")[-1] for function in functions]
-    return [*files, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
+    names = [name for function in functions for name in function.__code__.co_varnames if name.startswith("msprobe")]
+    return [*names, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number, (x, y) in enumerate(batches(3)):

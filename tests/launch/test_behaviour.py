@@ -29,7 +29,7 @@ def test_nothing_is_left_on_torch_after_the_last_step(runs: Runs) -> None:
     done = runs.both(programs.LEFT_ON_TORCH, "--step", "0")
     assert done.steps() == ["step0"]
     done = runs.recorded(*runs.client, runs.script(programs.LEFT_ON_TORCH), options=("--step", "0-5"))
-    assert "exchange.py" in done.out  # else this test would see nothing
+    assert "msprobe_entries" in done.out  # else this test would see nothing
 
 
 def test_an_error_of_ours_does_not_reach_the_script(runs: Runs) -> None:

@@ -11,7 +11,6 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
-from msprobe.launch.exchange import Exchange
+from msprobe.launch.exchange import Exchange, Leave
 from msprobe.launch.orders import Orders, tell
 
 if TYPE_CHECKING:
@@ -58,9 +57,9 @@ class Armed:
         self._running: set[int] = set()
         self._lock = threading.RLock()
         self._steps: list[Exchange] = []
-        self._module = Exchange(torch.nn.Module.__call__, self._module_call)
-        self._added = Exchange(torch.optim.Optimizer.add_param_group, self._group_added)
-        self._scaler = Exchange(torch.amp.GradScaler.step, self._stepped_after)
+        self._module = Exchange(torch.nn.Module.__call__, self._module_called)
+        self._added = Exchange(torch.optim.Optimizer.add_param_group, self._adds_group)
+        self._scaler = Exchange(torch.amp.GradScaler.step, self._steps)
         self._hook: Any = None
 
     def on(self) -> None:
@@ -81,27 +80,23 @@ class Armed:
             hook.remove()
 
     # --- modules --------------------------------------------------------------------------------------------------------------------
-    def _module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside, running, is_compiling = self._inside, self._running, torch.compiler.is_compiling
+    def _module_called(self, module: torch.nn.Module, /, *_args: Any, **_kwargs: Any) -> Leave | None:
+        if torch.compiler.is_compiling() or self._inside.on:
+            return None
+        try:
+            self._inside.on = True
+            self._begins(module)
+            self._module.off()  # what is inside is not looked at: it runs at full speed, and is compiled as it is
+        except BaseException:  # a signal handler's
+            self._module_left(False)
+            raise
+        return self._module_left
 
-        def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or inside.on:
-                return original(module, *args, **kwargs)
-            thread = threading.get_ident()
-            try:
-                inside.on = True
-                if not running:  # a call in another thread meanwhile belongs to the step that runs
-                    self._begins(module)
-                running.add(thread)
-                self._module.off()  # what is inside is not looked at: it runs at full speed, and is compiled as it is
-                return original(module, *args, **kwargs)
-            finally:
-                running.discard(thread)
-                inside.on = False
-                if not self._done:
-                    self._module.on()
-
-        return call
+    def _module_left(self, _done: bool) -> None:
+        self._running.discard(threading.get_ident())
+        self._inside.on = False
+        if not self._done:
+            self._module.on()
 
     def _begins(self, module: torch.nn.Module) -> None:
         """An outermost call of a module."""
@@ -109,10 +104,12 @@ class Armed:
             return
         try:
             with self._lock:
-                if self._watch is None:
-                    self._first(module)
-                if self._watch is not None:
-                    self._watch.begins(module)
+                if not self._running:  # a call in another thread meanwhile belongs to the step that runs
+                    if self._watch is None:
+                        self._first(module)
+                    if self._watch is not None:
+                        self._watch.begins(module)
+                self._running.add(threading.get_ident())
         except Exception as error:
             let_through(error)
             self.give_up(f"{type(error).__name__}: {error}")
@@ -144,20 +141,18 @@ class Armed:
             print(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}", file=sys.stderr)
 
     # --- optimizers -----------------------------------------------------------------------------------------------------------------
-    def _group_added(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def added(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-            result = original(optimizer, *args, **kwargs)
-            try:
-                self.groups += 1
-                if all(known() is not optimizer for known in self.optimizers):
-                    self.optimizers.append(weakref.ref(optimizer))
-                self.watch_step(type(optimizer))
-            except Exception as error:
-                let_through(error)
-                self.give_up(f"an optimizer could not be followed: {error!r}")
-            return result
+    def _adds_group(self, optimizer: torch.optim.Optimizer, /, *_args: Any, **_kwargs: Any) -> Leave:
+        return lambda done: self._group_added(optimizer) if done else None
 
-        return added
+    def _group_added(self, optimizer: torch.optim.Optimizer) -> None:
+        try:
+            self.groups += 1
+            if all(known() is not optimizer for known in self.optimizers):
+                self.optimizers.append(weakref.ref(optimizer))
+            self.watch_step(type(optimizer))
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"an optimizer could not be followed: {error!r}")
 
     def watch_step(self, kind: type) -> None:
         """torch runs no hooks of optimizers that were made after `torch.compile`: their step is exchanged."""
@@ -165,21 +160,17 @@ class Armed:
         if self._done or not isinstance(function, FunctionType) or function.__code__ in _HOOKED:
             return
         if all(known.function is not function for known in self._steps):
-            exchange = Exchange(function, self._stepped_after)
+            exchange = Exchange(function, self._steps)
             self._steps.append(exchange)
             exchange.on()
 
-    def _stepped_after(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _steps(self, *_args: Any, **_kwargs: Any) -> Leave | None:
         """A step that GradScaler leaves out, because of infinities, is one too."""
-        is_compiling = torch.compiler.is_compiling
+        return None if torch.compiler.is_compiling() else self._step_left
 
-        def step(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            if not is_compiling():
-                self._optimizer_stepped()
-            return result
-
-        return step
+    def _step_left(self, done: bool) -> None:
+        if done:
+            self._optimizer_stepped()
 
     def _optimizer_stepped(self, *_: Any) -> None:
         watch = self._watch
@@ -188,15 +179,18 @@ class Armed:
 
     # --- the ends of the process ----------------------------------------------------------------------------------------------------
     def _forked(self) -> None:
-        """In a forked child: where nothing was recorded before, it may be a training process of its own."""
+        """In a forked child: it may be a training process of its own, and counts its own steps."""
         if self._done:
             return
         self.pid = os.getpid()
         self._lock = threading.RLock()
-        if self._watch is not None:
-            watch, self._watch = self._watch, None
+        self._inside.on = False
+        self._running.clear()  # of the threads that were in calls only this one is here
+        watch, self._watch = self._watch, None
+        if watch is not None:
             watch.forget()
-            self.off()
+        self.plain.clear()
+        self._module.on()
 
     def at_exit(self) -> None:
         """The interpreter ends."""
