@@ -56,7 +56,7 @@ class Armed:
         self._inside = _Inside()
         self._running: set[int] = set()
         self._lock = threading.RLock()
-        self._steps: list[Exchange] = []
+        self._followed: list[Exchange] = []
         self._module = Exchange(torch.nn.Module.__call__, self._module_called)
         self._added = Exchange(torch.optim.Optimizer.add_param_group, self._adds_group)
         self._scaler = Exchange(torch.amp.GradScaler.step, self._steps)
@@ -73,7 +73,7 @@ class Armed:
     def off(self) -> None:
         """torch is as it was."""
         self._done = True
-        for exchange in (self._module, self._added, self._scaler, *self._steps):
+        for exchange in (self._module, self._added, self._scaler, *self._followed):
             exchange.off()
         hook, self._hook = self._hook, None
         if hook is not None:
@@ -159,9 +159,9 @@ class Armed:
         function = getattr(kind, "step", None)
         if self._done or not isinstance(function, FunctionType) or function.__code__ in _HOOKED:
             return
-        if all(known.function is not function for known in self._steps):
+        if all(known.function is not function for known in self._followed):
             exchange = Exchange(function, self._steps)
-            self._steps.append(exchange)
+            self._followed.append(exchange)
             exchange.on()
 
     def _steps(self, *_args: Any, **_kwargs: Any) -> Leave | None:

@@ -65,7 +65,7 @@ class Watch:
         self._atexit_registered = False
         self._session: Session | None = None
         if self._instance is None:
-            self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments))
+            self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments), True)
             PrecisionDebugger._stand_in = self.make_way
         else:
             self.make_way()
@@ -293,7 +293,8 @@ class Watch:
         if not tell("report", **report):
             from msprobe.launch.summary import of_one
 
-            logger.info("\n".join(of_one({"event": "report", "pid": os.getpid(), **report})))
+            for line in of_one({"event": "report", "pid": os.getpid(), **report}):
+                logger.info(f"msprobe run: {line}")
 
     def at_exit(self) -> None:
         """The interpreter ends, and with it the running step."""
