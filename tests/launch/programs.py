@@ -351,6 +351,75 @@ for x, y in batches(2):
 finish(model)
 """
 
+FORKED_LATER = (
+    FORKED.replace("context = ", "train(7)\ncontext = ")
+    + """
+from concurrent.futures import ProcessPoolExecutor
+with ProcessPoolExecutor(1, mp_context=context) as pool:
+    pool.submit(train, 3).result()
+"""
+)
+
+FORKED_IN_A_CALL = """
+import os, sys
+class Forking(Net):
+    def forward(self, x):
+        global child
+        child = os.fork()
+        return super().forward(x)
+model = Forking().eval()
+with torch.no_grad():
+    x = torch.ones(2, 4)
+    result = model(x)
+    if child == 0:
+        model.first(x), show(result.sum())
+        sys.exit(3)
+    print(os.waitpid(child, 0)[1])
+show(result.sum())
+"""
+
+FRAMES = """
+import sys, traceback, warnings
+warnings.simplefilter("always")
+class Seeing(Net):
+    fails = False
+    def forward(self, x):
+        warnings.warn("given where the model is called", stacklevel=4)
+        depth, frame = 0, sys._getframe()
+        while frame is not None:
+            depth, frame = depth + 1, frame.f_back
+        print(depth)
+        if self.fails:
+            raise ValueError("mine")
+        return super().forward(x)
+class Mine(torch.optim.SGD):
+    def step(self, closure=None):
+        if model.fails:
+            raise ValueError("in the step")
+        return super().step(closure)
+model = Seeing()
+optimizer = Mine(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(batches(4)):
+    model.fails = number == 3
+    try:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        show(loss)
+    except ValueError:
+        print(traceback.format_exc())
+try:
+    optimizer.step()
+except ValueError:
+    print(traceback.format_exc())
+try:
+    optimizer.add_param_group({"params": [next(model.parameters())]})
+except ValueError:
+    print(traceback.format_exc())
+import inspect
+print(inspect.getsource(nn.Module.__call__), nn.Module.__call__.__code__.co_filename)
+"""
+
 LEFT_ON_TORCH = """
 import sys
 def state():

@@ -165,6 +165,21 @@ def test_forked_processes_that_train_are_recorded(runs: Runs) -> None:
     assert done.said[0] == f"recorded 2 steps (0-1) in each of 2 processes: {done.dump}"
 
 
+def test_processes_that_were_forked_when_recording_had_begun_record_too(runs: Runs) -> None:
+    (runs.directory / "c.json").write_text('{"no_such_field": 1}')
+    done = runs.both(programs.FORKED_LATER, "--config", "c.json", "--level", "mix")
+    places = sorted(path.name for path in done.dump.glob("step1/*"))
+    assert len(places) == 4 and [done.calls(1, place) for place in places] == [NET] * 4
+    assert done.said[0] == f"recorded 2 steps (0-1) in each of 4 processes: {done.dump}"
+    assert done.err.count("no_such_field") == 1  # what is to be said of the configuration is said once
+
+
+def test_a_process_that_was_forked_inside_a_call_records_too(runs: Runs) -> None:
+    done = runs.both(programs.FORKED_IN_A_CALL)
+    assert [len(done.calls(0, path.name)) for path in done.dump.glob("step0/*")] == [3, 3]
+    assert done.calls(1) == ["first.Linear.0"]  # of the child alone
+
+
 @pytest.mark.parametrize("later", [0, 1])
 def test_a_debugger_of_the_scripts_own_goes_before_us(later: int, runs: Runs) -> None:
     done = runs.both(programs.OWN.replace("LATER", str(later)))

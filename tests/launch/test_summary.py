@@ -13,6 +13,7 @@ def report(pid: int = 1, **more: Any) -> dict[str, Any]:
         "pid": pid,
         "models": {"Net": [0, 1]},
         "steps": [0, 1],
+        "incomplete": [],
         "counted": 2,
         "selected": [],
         "step_on": "optimizer",
@@ -34,6 +35,11 @@ def test_processes_that_say_the_same_say_it_once() -> None:
     lines = summary([event("torch"), report(1), report(2), report(3, steps=[0, 1, 3])])
     assert lines[0] == "recorded 2 steps (0-1) in each of 2 processes: /d"
     assert lines[3] == "recorded 3 steps (0-1, 3): /d"
+
+
+def test_steps_that_are_not_complete_are_named() -> None:
+    lines = summary([report(1), report(2, incomplete=[0, 1])])
+    assert lines[0] == lines[3] == "recorded 2 steps (0-1): /d" and lines[4].startswith("not complete: steps 0-1; ")
 
 
 def test_models_that_change() -> None:

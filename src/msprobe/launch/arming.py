@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import weakref
 from collections import Counter
@@ -21,6 +20,7 @@ from msprobe.contain import let_through
 from msprobe.errors import UsageError
 from msprobe.launch.exchange import Exchange, Leave
 from msprobe.launch.orders import Orders, tell
+from msprobe.log import logger
 
 if TYPE_CHECKING:
     from msprobe.launch.watch import Watch
@@ -138,7 +138,7 @@ class Armed:
                 let_through(error)
                 reason += f"; the running step could not be ended: {error!r}"
         if not tell("failed", reason=reason):
-            print(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}", file=sys.stderr)
+            logger.error(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}")
 
     # --- optimizers -----------------------------------------------------------------------------------------------------------------
     def _adds_group(self, optimizer: torch.optim.Optimizer, /, *_args: Any, **_kwargs: Any) -> Leave:

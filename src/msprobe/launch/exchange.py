@@ -9,8 +9,8 @@ of a window.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import dis
 import inspect
@@ -152,7 +152,8 @@ def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType:
     outer.body = [function]
     tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
     made = _inner(_inner(compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)))
-    return made.replace(co_qualname=code.co_qualname) if hasattr(code, "co_qualname") else made
+    qualified = getattr(code, "co_qualname", None)  # Python 3.11 and newer
+    return made if qualified is None else made.replace(co_qualname=qualified)
 
 
 def _same(made: CodeType, code: CodeType) -> bool:

@@ -52,7 +52,7 @@ def _grouped(reports: Iterable[Event]) -> list[tuple[Event, int]]:
     """Processes of one run say the same: once is enough."""
     groups: dict[str, list[Event]] = {}
     for report in reports:
-        key = repr([report[name] for name in ("models", "steps", "step_on", "left_out", "plain", "roots")])
+        key = repr([report[name] for name in ("models", "steps", "incomplete", "step_on", "left_out", "plain", "roots")])
         groups.setdefault(key, []).append(report)
     return [(group[0], len(group)) for group in groups.values()]
 
@@ -62,6 +62,10 @@ def _recorded(report: Event, processes: int) -> list[str]:
     where = f" in each of {processes} processes" if processes > 1 else ""
     many = f"{len(steps)} step{'s' if len(steps) > 1 else ''} ({_ranges(steps)})"
     lines = [f"recorded {many}{where}: {', '.join(report['roots'])}"]
+    if report["incomplete"]:
+        which = f"step{'s' if len(report['incomplete']) > 1 else ''} {_ranges(report['incomplete'])}"
+        where = "the lines above, and in dump_error_info.log where that could be written"
+        lines.append(f"not complete: {which}; what is missing is told in {where}")
     for named, (first, last) in report["models"].items():
         span = "" if len(report["models"]) == 1 else (f" (step {first})" if first == last else f" (steps {first} to {last})")
         several = "models" if ", " in named else "model"

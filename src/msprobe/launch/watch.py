@@ -61,6 +61,8 @@ class Watch:
         self.left_out: Counter[tuple[str, str]] = Counter()
         self.directories: list[str] = []
         self.steps: list[int] = []
+        self.incomplete: list[int] = []
+        """Steps of which something could not be recorded or written."""
         self._instance = PrecisionDebugger._instance
         self._atexit_registered = False
         self._session: Session | None = None
@@ -231,8 +233,7 @@ class Watch:
         if session is None or self._open is None:
             return
         self._open, self.stepped, self._calls = None, False, 0
-        with session.lock:
-            self._contained(session.end_step)
+        self._close(session)
         for joining in self._joining:
             if joining() is not None:
                 self._models.append(joining)
@@ -241,6 +242,13 @@ class Watch:
         last = bool(config.step) and session.number > max(config.step)
         if (last or (session.earlier is not None and session.earlier.ended)) and not session.live.watched:
             self._finish()
+
+    def _close(self, session: Session) -> None:
+        step, number = session.step, session.number
+        with session.lock:
+            self._contained(session.end_step)
+        if step is not None and (step.tally.lost or session.step is step):
+            self.incomplete.append(number)
 
     def _contained(self, action: Any) -> None:
         session = self._session
@@ -278,6 +286,7 @@ class Watch:
         report = {
             "models": self.taken,
             "steps": self.steps,
+            "incomplete": self.incomplete,
             "counted": session.number,
             "selected": sorted(session.config.step)[:20],
             "step_on": "optimizer" if self._training else "forward",
@@ -306,8 +315,7 @@ class Watch:
             if os.environ.get(isolation.VARIABLE):
                 session.at_exit()
             elif running or session.step is not None:
-                with session.lock:
-                    self._contained(session.end_step)
+                self._close(session)
             if session.override is not None:
                 session.override.at_exit()
             self._finish()
@@ -322,8 +330,7 @@ class Watch:
             return
         self._ended = True
         PrecisionDebugger._stand_in = None
-        with session.lock:
-            self._contained(session.end_step)
+        self._close(session)
         if self.steps:
             self._report()
 

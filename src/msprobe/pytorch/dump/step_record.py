@@ -43,6 +43,8 @@ class Tally:
     apis: int = 0
     spent: float = 0.0
     not_recorded: int = 0
+    lost: int = 0
+    """Of all that belongs on the disk: what was not recorded, and what could not be written. Known when the step is over."""
     late: int = 0
     modules: set[str] = field(default_factory=set)
     modules_hooked: int = 0
@@ -221,6 +223,7 @@ class StepRecord:
         if self.check is not None:
             self.writer.meta.update(self.check.facts())
         report = self.writer.close()
+        tally.lost = lost + sum(report.problems.values())
         tally.spent += self.observers.spent + time.perf_counter() - began
         text = closing_line(
             self.step,
@@ -230,7 +233,7 @@ class StepRecord:
             apis=(tally.apis, apis) if self.config.level != "L0" else None,
             size=size + report.bytes_written,
             seconds=tally.spent,
-            lost=lost + sum(report.problems.values()),
+            lost=tally.lost,
             reasons=reasons + Counter(report.problems),
             where=layout.ERRORS,
             late=late,
@@ -242,6 +245,7 @@ class StepRecord:
         else:
             logger.info(text)
         if report.lost or not os.path.exists(os.path.join(self.directory, layout.DUMP)):
+            tally.lost = max(tally.lost, 1)
             logger.warning(f"{layout.DUMP} of step {self.step} is not complete: {'; '.join(report.problems) or 'it could not be written'}")
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
 
