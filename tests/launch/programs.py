@@ -276,6 +276,59 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 finish(model)
 """
 
+COMPILED_STEP = """
+import warnings
+warnings.simplefilter("ignore")
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+@torch.compile(backend="eager")
+def scaled(x):
+    return x * 2
+@torch.compile(backend="eager")
+def step(x, y):
+    return F.cross_entropy(model(x), y)
+for x, y in batches(4):
+    loss = step(scaled(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(loss)
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+finish(model)
+"""
+
+COMPILED_INFERENCE = """
+import warnings
+warnings.simplefilter("ignore")
+class Runner:
+    def __init__(self):
+        self.net = Net().eval()
+        self.run = torch.compile(self.twice, backend="eager")
+    @torch.compile(backend="eager")
+    def once(self, x):
+        return self.net(x).sum()
+    def twice(self, x):
+        return self.once(x) + self.net(x).mean()
+runner = Runner()
+with torch.no_grad():
+    for x, y in batches(2):
+        show(runner.run(x))
+finish(runner.net)
+"""
+
+COMPILED_AND_HIDDEN = """
+class Hidden:
+    __slots__ = ("model",)
+hidden = Hidden()
+hidden.model = Net().eval()
+def score(x):
+    return hidden.model(x).sum()
+run = torch.compile(score, backend="eager")
+with torch.no_grad():
+    for x, y in batches(2):
+        show(run(x))
+"""
+
 WORKERS = """
 class Data(torch.utils.data.Dataset):
     def __init__(self):

@@ -152,6 +152,22 @@ def test_a_compiled_loop_is_recorded_eagerly(runs: Runs) -> None:
     assert [done.calls(step) for step in range(4)] == [NET] * 4
 
 
+def test_a_model_that_only_a_compiled_function_calls(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_STEP, "--step", "0,2")  # the other two run compiled: `both` compares the number of graphs
+    assert done.steps() == ["step0", "step2"] and [done.calls(step) for step in (0, 2)] == [NET] * 2
+    assert "taken as model: Net" in done.said
+
+
+def test_a_call_of_a_compiled_function_is_a_step_of_inference(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_INFERENCE)
+    assert [done.calls(step) for step in range(2)] == [calls(2)] * 2 and len(done.steps()) == 2
+
+
+def test_a_model_that_cannot_be_found_in_a_compiled_function(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_AND_HIDDEN)
+    assert done.steps() == [] and "compiled functions are given and name: score (2 calls)" in done.said[0]
+
+
 def test_workers_of_a_data_loader_record_nothing(runs: Runs) -> None:
     done = runs.both(programs.WORKERS)
     assert [done.calls(step) for step in range(4)] == [NET] * 4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -43,6 +44,7 @@ class Armed:
         optimizers: in the order in which they got their first parameters.
         groups: grows with every group of parameters that an optimizer gets.
         plain: class of a module without parameters -> outermost calls.
+        unseen: name of a compiled function in which no model was found -> outermost calls.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -50,6 +52,7 @@ class Armed:
         self.optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self.groups = 0
         self.plain: Counter[str] = Counter()
+        self.unseen: Counter[str] = Counter()
         self.pid = os.getpid()
         self._watch: Watch | None = None
         self._done = False
@@ -60,12 +63,13 @@ class Armed:
         self._module = Exchange(torch.nn.Module.__call__, self._module_called)
         self._added = Exchange(torch.optim.Optimizer.add_param_group, self._adds_group)
         self._scaler = Exchange(torch.amp.GradScaler.step, self._steps)
+        self._compile = Exchange(torch.compile, self._compiles, exact=False)
         self._hook: Any = None
 
     def on(self) -> None:
         """Watch from now on."""
         self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)
-        for exchange in (self._module, self._added, self._scaler):
+        for exchange in (self._module, self._added, self._scaler, self._compile):
             exchange.on()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -73,7 +77,7 @@ class Armed:
     def off(self) -> None:
         """torch is as it was."""
         self._done = True
-        for exchange in (self._module, self._added, self._scaler, *self._followed):
+        for exchange in (self._module, self._added, self._scaler, self._compile, *self._followed):
             exchange.off()
         hook, self._hook = self._hook, None
         if hook is not None:
@@ -110,6 +114,49 @@ class Armed:
                     if self._watch is not None:
                         self._watch.begins(module)
                 self._running.add(threading.get_ident())
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"{type(error).__name__}: {error}")
+
+    # --- compiled functions ---------------------------------------------------------------------------------------------------------
+    def _compiles(self, *_args: Any, **_kwargs: Any) -> Leave | None:
+        return None if torch.compiler.is_compiling() else self._follow_compiled
+
+    def _follow_compiled(self, _done: bool) -> None:
+        """torch.compile was used: from now on calls of compiled functions are seen, too."""
+        try:
+            self._compile.off()
+            from msprobe.pytorch.torch_internals import stance_reader
+
+            function = stance_reader()
+            if function is not None and not self._done:
+                exchange = Exchange(function, self._compiled_called)
+                self._followed.append(exchange)
+                exchange.on()
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"compiled functions could not be followed: {error!r}")
+
+    def _compiled_called(self, *_: Any) -> None:
+        """A compiled function begins, outside of a module's call. Whether it runs compiled is decided right after this."""
+        if self._done or self._inside.on or torch.compiler.is_compiling():
+            return
+        try:
+            from msprobe.launch.compiled import models_of_call
+            from msprobe.pytorch.torch_internals import compiled_call, is_below_compiled_call
+
+            frame = sys._getframe(2)
+            call = compiled_call(frame)
+            if call is None or self._running:
+                return
+            models = models_of_call(*call)
+            with self._lock:
+                if models and self._watch is None:
+                    self._first(models[0])
+                if models and self._watch is not None:
+                    self._watch.compiled_begins(models, is_below_compiled_call(frame.f_back))
+                elif not models and len(self.unseen) < _KINDS:
+                    self.unseen[getattr(call[0], "__name__", type(call[0]).__name__)] += 1
         except Exception as error:
             let_through(error)
             self.give_up(f"{type(error).__name__}: {error}")
@@ -190,6 +237,7 @@ class Armed:
         if watch is not None:
             watch.forget()
         self.plain.clear()
+        self.unseen.clear()
         self._module.on()
 
     def at_exit(self) -> None:
@@ -198,8 +246,8 @@ class Armed:
             return
         if self._watch is not None:
             self._watch.at_exit()
-        elif not self._done and self.plain:
-            tell("plain", plain=dict(self.plain))  # else a report says it
+        elif not self._done and (self.plain or self.unseen):
+            tell("plain", plain=dict(self.plain), unseen=dict(self.unseen))  # else a report says it
         self.off()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ class Watch:
         self._calls = 0
         self._part: weakref.ref[torch.nn.Module] | None = None
         """The module whose call began the running step, where a script calls a model by its parts."""
+        self._within_compiled = False
+        """The running step is an inference, and began with a compiled function."""
         self._roots = Roots()
         self._family_groups = -1
         self._looks = 0
@@ -82,6 +85,10 @@ class Watch:
             if len(self._armed.plain) < _TOLD:
                 self._armed.plain[type(module).__name__] += 1
             return
+        if self._within_compiled:
+            self._within_compiled = torch_internals.is_below_compiled_call(sys._getframe())
+            if self._within_compiled:
+                return  # the step began with the compiled function, which runs eagerly now
         root = self._root(module)
         if self._is_training():
             self._in_training(module, root)
@@ -89,6 +96,22 @@ class Watch:
             self._leave_out(root, WAITING)
         else:
             self._in_forwards(module, root)
+
+    def compiled_begins(self, models: list[torch.nn.Module], inner: bool) -> None:
+        """A compiled function begins that can reach these modules: like a call of the first of them that counts.
+
+        `inner`: another compiled function has called it, and runs eagerly.
+        """
+        if self._ended or (inner and self._within_compiled):
+            return
+        self._within_compiled = False
+        known = self._known_models()
+        if not known and self._is_training():
+            self._root(models[0])
+            known = self._known_models()
+        chosen = next((module for module in models if any(self._root(module) is one for one in known)), models[0])
+        self.begins(chosen)
+        self._within_compiled = self._open == "forward"
 
     def _is_training(self) -> bool:
         if self._orders.step_on == "forward":
@@ -264,8 +287,6 @@ class Watch:
     def _register_end_of_child(self) -> None:
         """A child of multiprocessing ends without the handlers of atexit."""
         self._atexit_registered = True
-        import sys
-
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
@@ -297,7 +318,7 @@ class Watch:
             "why_nothing": session.why_nothing,
             "unselected": session.unselected,
             "rank": session.place.rank if session.place is not None else None,
-            "compiled": torch_internals.compiling_is_loaded(),
+            "unseen": dict(self._armed.unseen),
         }
         if not tell("report", **report):
             from msprobe.launch.summary import of_one
