@@ -1,6 +1,6 @@
 """Callbacks for `mindspore.train.Model.train`: every training step is a step of the debugger."""
 
-# mypy: disable-error-code="import-not-found, misc"
+# mypy: disable-error-code="misc"
 from __future__ import annotations
 
 from typing import Any

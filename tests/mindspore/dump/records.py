@@ -7,11 +7,11 @@ import os
 import sys
 import traceback
 
+import mindspore as ms
 import numpy as np
+from mindspore import Tensor, mint, nn, ops
 from mindspore_nets import Containers, InPlace, Mlp, Shared, Split, data, made
 
-import mindspore as ms
-from mindspore import Tensor, mint, nn, ops
 from msprobe.mindspore import PrecisionDebugger
 
 seen = {}
@@ -329,7 +329,7 @@ def backward_after_step():
         return y
 
     ms.value_and_grad(f, None, net.trainable_params())(data()[0])
-    seen["late"] = PrecisionDebugger._session._ended[-1].late
+    seen["late"] = PrecisionDebugger._session.ended[-1].late
     train(net, total, data()[0])
 
 

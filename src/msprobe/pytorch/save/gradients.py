@@ -17,9 +17,10 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
-from msprobe.pytorch.dump.step_record import Tally
-from msprobe.pytorch.save.encoder import SavedSide, blank
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.pytorch.save.encoder import SavedSide
+from msprobe.recording.saved_nesting import blank, put
+from msprobe.recording.tally import Tally
+from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
 
@@ -112,7 +113,7 @@ class SavedGradient:
             record = everything.encoder.value(gradient, hook.path, side)
         with everything.lock:
             everything.tensors += side.tensors
-            _put(entry, hook.path, record)
+            put(entry, hook.path, record)
             self._left[number] -= 1
             if not self._left[number]:
                 self._finish(number)
@@ -137,20 +138,6 @@ class SavedGradient:
         entry = self._entries.pop(number, None)
         if entry is not None:
             self._all.writer.finish(entry)
-
-
-def _put(entry: Entry, path: Path, record: Record) -> None:
-    """Put a gradient into its place."""
-    if not path:
-        entry.data = record
-        return
-    inside: Any = entry.data
-    for key in path[:-1]:
-        inside = inside[int(key)] if type(inside) is list else inside[key]
-    if type(inside) is list:
-        inside[int(path[-1])] = record
-    else:
-        inside[path[-1]] = record
 
 
 class Gradients:

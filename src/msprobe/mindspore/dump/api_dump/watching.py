@@ -1,15 +1,14 @@
 """Functions, methods of tensors, primitives and compiled functions: what stands in their place while recording is on."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
+from mindspore import nn
 from mindspore.ops.primitive import Primitive
 
-from mindspore import nn
 from msprobe.mindspore.dump.api_dump.api_table import watched
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.patches import Patches

@@ -1,12 +1,12 @@
 """Calls of cells are seen in `Cell.__call__`: no cell has a hook of ours, so copies and compiled graphs of it take none along."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import functools
 from typing import Any
 
 from mindspore import nn
+
 from msprobe.mindspore.dump.cell_dump.naming import named_cells
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
