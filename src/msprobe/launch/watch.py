@@ -270,7 +270,7 @@ class Watch:
         step, number = session.step, session.number
         with session.lock:
             self._contained(session.end_step)
-        if step is not None and (step.tally.lost or step.tally not in session.ended):
+        if step is not None and (step.tally.lost or all(tally is not step.tally for tally in session.ended)):
             self.incomplete.append(number)
 
     def _contained(self, action: Any) -> None:
