@@ -125,11 +125,11 @@ class Armed:
     def _follow_compiled(self, _done: bool) -> None:
         """torch.compile was used: from now on calls of compiled functions are seen, too."""
         try:
-            self._compile.off()
             from msprobe.pytorch.torch_internals import stance_reader
 
             function = stance_reader()
-            if function is not None and not self._done:
+            if function is not None and not self._done:  # as a decorator with arguments it has not loaded dynamo yet, and is called again
+                self._compile.off()
                 exchange = Exchange(function, self._compiled_called)
                 self._followed.append(exchange)
                 exchange.on()
