@@ -267,10 +267,10 @@ class Watch:
             self._finish()
 
     def _close(self, session: Session) -> None:
-        step, number = session.step, session.number
+        step, number, ended = session.step, session.number, session.ended
         with session.lock:
             self._contained(session.end_step)
-        if step is not None and (step.tally.lost or all(tally is not step.tally for tally in session.ended)):
+        if step is not None and (step.tally.lost or session.ended == ended):
             self.incomplete.append(number)
 
     def _contained(self, action: Any) -> None:
