@@ -14,6 +14,7 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.recording.closing_line import closing_line
+from msprobe.recording.late_calls import LateInStep
 from msprobe.recording.place import Place
 from msprobe.recording.tally import Tally
 from msprobe.recording.unrecorded import Unrecorded, of_call
@@ -50,6 +51,7 @@ class Step:
         self.tensor_directory = os.path.join(self.directory, layout.TENSORS)
         self.tally = Tally()
         self.unrecorded = Unrecorded(self._write_reason, parts)
+        self.late = LateInStep()
         self._document = document
         self._pool = pool
         self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
