@@ -40,7 +40,19 @@ class Recorder:
         self.cells: list[str] = []
         """Those that have taps, in the order of the model."""
         self.constants: dict[Spot, Any] = {}
+        self.paths: list[str] = []
+        """Where in a cell's arguments or results a gradient belongs."""
+        self._indices: dict[str, int] = {}
         self._told: set[str] = set()
+
+    def index(self, path: str) -> Any:
+        """The number of a path in `paths`, as a tensor."""
+        from mindspore import Tensor
+
+        if path not in self._indices:
+            self._indices[path] = len(self.paths)
+            self.paths.append(path)
+        return Tensor(np.array([self._indices[path]], np.int32))
 
     @property
     def unnumbered(self) -> Any:

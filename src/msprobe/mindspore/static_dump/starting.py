@@ -13,6 +13,7 @@ from msprobe.recording.selecting import make_selection
 if TYPE_CHECKING:
     from msprobe.mindspore.session import Session
 
+_MOST_NAMED = 10
 _ITEMS = ("max", "min", "mean", "l2norm")
 
 
@@ -32,10 +33,10 @@ class StaticDump:
         if not self._wrapped:
             self._wrapped = True
             self._check()
-            from msprobe.mindspore.static_dump.wrapping import wrap
+            from msprobe.mindspore.static_dump.wrapping import read, wrap
 
             mode = config.section.data_mode
-            wrap(model, mode.forward, mode.backward)
+            self._tell_bits(wrap(model, read(model), mode.forward, mode.backward))
         rank = current_rank()
         if RECORDER.on or not session.selects(rank):
             return
@@ -76,9 +77,12 @@ class StaticDump:
             logger.warning(f"compiled graphs at level L0 have no {', '.join(others)}: {', '.join(_ITEMS)} are recorded")
         if config.rank:
             logger.warning('"rank" and level L0: in compiled graphs the taps are on every rank, and only the selected ones write')
-        if config.section.data_mode.backward:
+
+    def _tell_bits(self, cells: list[str]) -> None:
+        """Where watching may change something."""
+        if cells:
+            more = f" and {len(cells) - _MOST_NAMED} more" if len(cells) > _MOST_NAMED else ""
             logger.warning(
-                "gradients of compiled graphs: where a cell's input is used outside of it too, MindSpore adds the gradients up in another "
-                'order, and their last bits may differ from those of a run that is not recorded; "data_mode": ["forward"] leaves them as '
-                "they are"
+                f"compiled graphs: at {', '.join(cells[:_MOST_NAMED])}{more} MindSpore may add up a gradient of three or more terms in another "
+                "order than in a run that is not recorded, so that its last bits differ; everywhere else nothing changes"
             )

@@ -6,98 +6,169 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from mindspore import Tensor, bfloat16, float32, ops
+from mindspore import Tensor, bfloat16, float32, nn, ops
 from msprobe.contain import let_through
-from msprobe.mindspore.dump.cell_dump.naming import named_cells
+from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.static_dump.reading import FREE, Reading
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
-from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, note_constant, parameter_hook
+from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, index_of, note_constant, parameter_hook
 
-MOST = 16
-"""Arguments, and results, of one cell whose gradients are recorded."""
 _ONE = Tensor([0], float32)
 
 
+def first(args, kwargs, in_order):
+    """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
+    takes in what another one has given out has the higher number."""
+    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):
+        if 0 not in args[0].shape and args[0].dtype != bfloat16:
+            return ops.stop_gradient(args[0])
+    return _ONE
+
+
 def record_value(base, role, path, value, number):
-    """Part of the graph: hands every tensor in `value` to the recorder."""
+    """Part of the graph: hands every tensor in `value` to the recorder. Gives the number, for whoever must run later."""
     if isinstance(value, Tensor):
         if 0 in value.shape:
-            Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
+            number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
         elif value.dtype == bfloat16:
-            Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
+            number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
         else:
-            Tap((base, "forward", role, path))(value, number)
+            number = Tap((base, "forward", role, path))(value, number)
     elif isinstance(value, (list, tuple)):
         for i, item in enumerate(value):
-            record_value(base, role, f"{path}.{i}", item, number)
+            number = record_value(base, role, f"{path}.{i}", item, number)
     elif isinstance(value, dict):
         for key, item in value.items():
-            record_value(base, role, f"{path}.{key}", item, number)
+            number = record_value(base, role, f"{path}.{key}", item, number)
     else:
         note_constant((base, "forward", role, path), value)
+    return number
 
 
-def wrap(model: Any, forward: bool, backward: bool) -> int:
-    """Put the taps in; gives the number of cells.
+def follow(tap, path, value, number):
+    """Part of the graph: the same value, with a tap for the gradient of each tensor in it."""
+    if isinstance(value, Tensor):
+        return tap(value, number, index_of(path))
+    if isinstance(value, tuple):
+        through = ()
+        for i, item in enumerate(value):
+            through = through + (follow(tap, f"{path}.{i}", item, number),)  # noqa: RUF005  (what the parser of MindSpore reads)
+        return through
+    if isinstance(value, list):
+        elements = []
+        for i, item in enumerate(value):
+            elements.append(follow(tap, f"{path}.{i}", item, number))  # noqa: PERF401
+        return elements
+    if isinstance(value, dict):
+        items = {}
+        for key, item in value.items():
+            items[key] = follow(tap, f"{path}.{key}", item, number)
+        return items
+    return value
+
+
+def give(base, path, value, number):
+    """Part of the graph: the same value, of which each tensor is there only when it has been recorded."""
+    if isinstance(value, Tensor):
+        return ops.depend(value, record_value(base, "output", path, value, number))
+    if isinstance(value, tuple):
+        through = ()
+        for i, item in enumerate(value):
+            through = through + (give(base, f"{path}.{i}", item, number),)  # noqa: RUF005
+        return through
+    if isinstance(value, list):
+        elements = []
+        for i, item in enumerate(value):
+            elements.append(give(base, f"{path}.{i}", item, number))  # noqa: PERF401
+        return elements
+    if isinstance(value, dict):
+        items = {}
+        for key, item in value.items():
+            items[key] = give(base, f"{path}.{key}", item, number)
+        return items
+    note_constant((base, "forward", "output", path), value)
+    return value
+
+
+def read(model: Any) -> Reading:
+    """What the sources of a model say; of what Model.train makes, those of the network with its loss."""
+    roots = [root.network if isinstance(root, nn.TrainOneStepCell) else root for _, root in checked_models(model)]
+    return Reading([root for root in roots if isinstance(root, nn.Cell)])
+
+
+def wrap(model: Any, reading: Reading, forward: bool, backward: bool) -> list[str]:
+    """Put the taps in; gives what is to be told of cells where they may change the last bits of a gradient.
 
     Args:
         model: a cell, or a list or tuple of them.
+        reading: of the model.
         forward, backward: which directions are recorded; without backward the graph of the gradients is not touched at all.
     """
-    count = 0
+    told = []
     for base, cell in list(named_cells(model)):
         try:
             if getattr(cell, "_msprobe_taps", False):
                 continue
-            cell.construct = types.MethodType(_tapped(base, cell.construct, forward, backward), cell)
+            order = reading.order(id(cell))
+            cell.construct = types.MethodType(_tapped(base, cell.construct, order == FREE, forward, backward), cell)
             object.__setattr__(cell, "_msprobe_taps", True)
             RECORDER.cells.append(base)
-            count += 1
             if backward:
                 for name, parameter in cell._params.items():
                     if parameter is not None and parameter.requires_grad:
                         parameter.register_hook(parameter_hook(Spot(base, "parameters_grad", "", name)))
+            reasons = [
+                text
+                for holds, text in (
+                    (id(cell) in reading.inputs and backward, "takes in what is used elsewhere too"),
+                    (id(cell) in reading.outputs, "goes on using what it gives out"),
+                    (order == FREE, "runs several times, or that cannot be told"),
+                )
+                if holds
+            ]
+            if reasons:
+                told.append(f"{base} ({', '.join(reasons)})")
         except Exception as error:
             let_through(error)
             RECORDER.failed(Spot(base, "forward", "input", "0"), error)
-    return count
+    return told
 
 
-def _tapped(base: str, original: Any, forward: bool, backward: bool) -> Any:
-    count = counting_op(base)
-    into = [GradientTap(Spot(base, "backward", "output", str(i))) for i in range(MOST)] if backward else []
-    out_of = [GradientTap(Spot(base, "backward", "input", str(i))) for i in range(MOST)] if backward else []
-    most = MOST if backward else 0
+def _tapped(base: str, original: Any, in_order: bool, forward: bool, backward: bool) -> Any:
+    count = counting_op(base, in_order)
+    into, out_of = GradientTap(base, "output"), GradientTap(base, "input")
 
     def construct(self, *args, **kwargs):
-        number = count(_ONE)
-        given = ()
-        i = 0
-        for value in args:
-            if forward:
-                record_value(base, "input", f"{i}", value, number)
-            if i < most and isinstance(value, Tensor):
-                value = into[i](value, number)
-            given = given + (value,)  # noqa: RUF005  (what the parser of MindSpore reads)
-            i = i + 1
+        number = count(first(args, kwargs, in_order))
+        shown = number
+        given = args
+        named = kwargs
         if forward:
+            for i, value in enumerate(args):
+                shown = record_value(base, "input", f"{i}", value, shown)
             for key, value in kwargs.items():
-                record_value(base, "kwargs", key, value, number)
-        result = original(*given, **kwargs)
+                shown = record_value(base, "kwargs", key, value, shown)
+        if backward:
+            given = ()
+            for i, value in enumerate(args):
+                given = given + (follow(into, f"{i}", value, number),)  # noqa: RUF005
+            named = {}
+            for key, value in kwargs.items():
+                named[key] = follow(into, key, value, number)
+        result = original(*given, **named)
         if isinstance(result, tuple):
             results = ()
-            i = 0
-            for value in result:
+            for i, value in enumerate(result):
                 if forward:
-                    record_value(base, "output", f"{i}", value, number)
-                if i < most and isinstance(value, Tensor):
-                    value = out_of[i](value, number)
+                    value = give(base, f"{i}", value, shown)
+                if backward:
+                    value = follow(out_of, f"{i}", value, number)
                 results = results + (value,)  # noqa: RUF005
-                i = i + 1
             return results
         if forward:
-            record_value(base, "output", "0", result, number)
-        if most > 0 and isinstance(result, Tensor):
-            result = out_of[0](result, number)
+            result = give(base, "0", result, shown)
+        if backward:
+            result = follow(out_of, "0", result, number)
         return result
 
     return construct
