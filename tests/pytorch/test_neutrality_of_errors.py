@@ -43,6 +43,7 @@ from msprobe.pytorch.dump.api_dump import api_table, call_form, mode, operators
 from msprobe.pytorch.dump.module_dump import hooks, naming
 from msprobe.recording import calls, counters, place, selecting, selection, stacks
 from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer.flusher import flusher
 
 ROOMS: list[ModuleType] = [
     *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
@@ -197,7 +198,10 @@ def test_an_error_anywhere_changes_nothing_and_is_told(owner: Any, name: str, tm
     assert differences(plain(), outcome) == []
     if raised and name not in UNSAID:
         assert re.search(r"not recorded: [1-9]|\[ERROR\]|\[WARNING\]", told), told
-    for path in (tmp_path / "dump").glob("step*/*/dump.json"):
+    if name != "__init__" and (owner, name) != (StepWriter, "close"):
+        open_still = [writer for writer in flusher().live.values() if str(tmp_path) in str(getattr(writer, "directory", ""))]
+        assert open_still == [], "every step that was ended has complete files"
+    for path in (tmp_path / "dump").glob("step*/proc*/dump.json"):
         assert Step(path.parent).dump["level"] == "mix"
 
 

@@ -6,7 +6,6 @@ writes travel back with its result.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import Any
 
 from msprobe.comparison.jobs import Progress
 from msprobe.comparison.outcome import Failure, PairReport
+from msprobe.comparison.temporary import temporary_directory
 from msprobe.comparison.work import Unit, attempt
 from msprobe.errors import UsageError
 
@@ -71,7 +71,7 @@ def run(units: Sequence[Unit], address: str, progress: Progress | None = None) -
 
 def send(unit: Unit) -> Sent:
     """On the worker: the result, and the files written, by name."""
-    with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
+    with temporary_directory() as temporary:
         result = attempt(replace(unit, output=Path(temporary)))
         return result, {path.name: path.read_bytes() for path in Path(temporary).iterdir()}
 

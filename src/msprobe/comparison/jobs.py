@@ -12,12 +12,12 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from msprobe.comparison import temporary
 from msprobe.comparison.outcome import Failure, PairReport
 from msprobe.comparison.work import Unit, attempt
 from msprobe.format import layout
@@ -96,7 +96,7 @@ class _Pool:
         self._workers: set[subprocess.Popen[bytes]] = set()
         self._threads = max(1, _cores() // jobs)
         # Where the workers put what is temporary: one that is killed cannot remove it.
-        self._temporary = tempfile.TemporaryDirectory(prefix="msprobe-", ignore_cleanup_errors=True)
+        self._temporary = temporary.make_directory()
         for number in range(len(units)):
             self._todo.put(number)
         for _ in range(jobs):
@@ -127,7 +127,7 @@ class _Pool:
             for worker in workers:
                 worker.kill()
                 worker.wait()
-            self._temporary.cleanup()
+            temporary.remove_directory(self._temporary)
 
     def _serve(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
@@ -161,7 +161,7 @@ class _Pool:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": self._temporary.name},
+                env={**os.environ, "TMPDIR": self._temporary},
             )
             self._workers.add(worker)
             return worker

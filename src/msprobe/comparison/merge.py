@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +14,7 @@ from msprobe.comparison import report_csv
 from msprobe.comparison.merge_config import MergeConfig
 from msprobe.comparison.reports.new_file import new_file
 from msprobe.comparison.result_tables import ResultFile, read_table, result_files
+from msprobe.comparison.temporary import temporary_directory
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
@@ -190,7 +190,7 @@ def _write_xlsx(merged: Merged, output: Path, name: str, header: Sequence[str]) 
     from msprobe.comparison.reports import xlsx
 
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(output, name, "xlsx") as (path, stream):
+    with temporary_directory() as waiting, new_file(output, name, "xlsx") as (path, stream):
         book = xlsxwriter.Workbook(stream, options | {"tmpdir": waiting})
         bold = book.add_format({"bold": True})
         for column in merged.tables:

@@ -6,7 +6,6 @@ Needs fsspec, of the extra `msprobe[cluster]`, and what fsspec itself needs for 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any, cast
 
 from msprobe.comparison.inputs import DumpPair, Plan, make_plan
 from msprobe.comparison.judging.reference import with_reference
+from msprobe.comparison.temporary import temporary_directory
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
@@ -47,7 +47,7 @@ def plan_of(target: str | Path, golden: str | Path, options: Any) -> tuple[Plan,
 
     Raises UsageError as make_plan does, and where fsspec is missing or cannot reach a path.
     """
-    with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
+    with temporary_directory() as temporary:
         paths = {"target": target, "golden": golden}
         if options.reference is not None:
             paths["reference"] = options.reference

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from msprobe.comparison.kinds import KindsDiffer
 from msprobe.comparison.one_pair import compare_pair
 from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import Failure, PairReport
+from msprobe.comparison.temporary import temporary_directory
 from msprobe.errors import DumpFormatError, UsageError
 
 
@@ -55,7 +55,7 @@ def attempt(unit: Unit) -> PairReport | Failure:
 def _do_fetched(unit: Unit, urls: tuple[str, ...]) -> PairReport:
     from msprobe.comparison import remote
 
-    with tempfile.TemporaryDirectory(prefix="msprobe-") as temporary:
+    with temporary_directory() as temporary:
         folders = [Path(temporary, side) for side in ("target", "golden", "reference")[: len(urls)]]
         paths = [path for path in (unit.pair.target, unit.pair.golden, unit.pair.reference) if path is not None]
         files: list[Path] = []

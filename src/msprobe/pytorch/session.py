@@ -303,8 +303,13 @@ class Session:
             logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; {why}")
 
     def end_step(self) -> None:
-        self.stop()
-        remove_stale_modes()
+        try:
+            self.stop()
+            remove_stale_modes()
+        finally:
+            self._end_step()
+
+    def _end_step(self) -> None:
         step: StepRecord | SavedStep | None = self.step or self.saving.take()
         self.step = None
         self.number += 1
@@ -314,8 +319,10 @@ class Session:
             self.override.end_step()
         if step is None:
             return
-        late = sum(tally.take_late() for tally in self.ended)
-        late_rank.close_step(step, self.place, late)
+        try:
+            late_rank.close_step(step, self.place, late=sum(tally.take_late() for tally in self.ended))
+        finally:
+            step.writer.close()  # whatever went wrong: its files are complete
         if isinstance(step, StepRecord):
             for text in step.selection.unmatched(ended=True):
                 logger.warning(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from msprobe.comparison.reports import xlsx_summary
 from msprobe.comparison.reports.full_rows import STACK, full_rows
 from msprobe.comparison.reports.new_file import new_file
 from msprobe.comparison.stacks import frames_of
+from msprobe.comparison.temporary import temporary_directory
 
 SHEET = "Sheet1"
 """Name of the sheet with the rows, as in files of the existing tool; the next ones count on."""
@@ -45,7 +45,7 @@ _OPTIONS = {
 def write(report: PairReport, compared: Compared, directory: Path, name: str) -> Path:
     """Writes `{name}.xlsx`; returns its path. Raises OSError."""
     # Rows wait in temporary files, which xlsxwriter leaves behind when it is interrupted.
-    with tempfile.TemporaryDirectory(prefix="msprobe-") as waiting, new_file(directory, name, "xlsx") as (path, stream):
+    with temporary_directory() as waiting, new_file(directory, name, "xlsx") as (path, stream):
         whole = io.BytesIO()  # where it is interrupted, the archive that xlsxwriter forgets would end itself in a stream that is closed
         book = xlsxwriter.Workbook(whole, _OPTIONS | {"tmpdir": waiting})
         xlsx_summary.add(book, report)

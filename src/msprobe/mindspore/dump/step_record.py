@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,13 +131,14 @@ class StepRecord:
         """
         began = time.perf_counter()
         self.closed = True
-        self.gradients.close()
-        self.parameter_gradients.close()
-        tally, reasons, size = self.tally, self._reasons, 0
-        lost = tally.not_recorded
+        self._whatever_happens(self.gradients.close)
+        self._whatever_happens(self.parameter_gradients.close)
+        tally, size = self.tally, 0
+        if self._pool is not None:
+            self._whatever_happens(self._pool.drain)
+        lost, reasons = tally.not_recorded, self._reasons
         if self._pool is not None:
             bytes_before, problems_before = self._pool_before
-            self._pool.drain()
             size += self._pool.bytes_written - bytes_before
             of_files = Counter(self._pool.problems) - problems_before
             lost += of_files.total()
@@ -171,6 +173,14 @@ class StepRecord:
         if report.lost or not os.path.exists(os.path.join(self.directory, layout.DUMP)):
             logger.warning(f"{layout.DUMP} of step {self.step} is not complete: {'; '.join(report.problems) or 'it could not be written'}")
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
+
+    def _whatever_happens(self, part: Callable[[], None]) -> None:
+        """Do a part of ending the step: the files are completed also when it fails."""
+        try:
+            part()
+        except Exception as error:
+            let_through(error)
+            self.report(f"end of step {self.step}", repr(error))
 
     def _why_nothing(self) -> str:
         if not self.selection.everything:

@@ -200,26 +200,28 @@ class StepRecord:
             late: calls of earlier steps whose backward pass came too late, not yet told.
         """
         began = time.perf_counter()
-        self.observers.close()
-        self.parameter_gradients.close()
+        self._whatever_happens(self.observers.close)
+        self._whatever_happens(self.parameter_gradients.close)
         for finish, _ in self.failed.values():
-            finish()
-        self.encoder.settle()
+            self._whatever_happens(finish)
+        self._whatever_happens(self.encoder.settle)
         if self.config.task == "structure":
             self.tally.tensors = 0  # gradients of parameters were counted as they came
-        tally, reasons, size = self.tally, self._reasons, 0
-        lost = tally.not_recorded
+        tally, size = self.tally, 0
+        if self._pool is not None:
+            self._whatever_happens(self._pool.drain)
+        called, apis = self.counters.totals("Module.")
+        self._whatever_happens(lambda: self.writer.meta.update(meta.counts(tally, self._told, called, apis)))
+        check = self.check
+        if check is not None:
+            self._whatever_happens(lambda: self.writer.meta.update(check.facts()))
+        lost, reasons = tally.not_recorded, self._reasons
         if self._pool is not None:
             bytes_before, problems_before = self._pool_before
-            self._pool.drain()
             size += self._pool.bytes_written - bytes_before
             of_files = Counter(self._pool.problems) - problems_before
             lost += of_files.total()
             reasons += of_files
-        called, apis = self.counters.totals("Module.")
-        self.writer.meta.update(meta.counts(tally, self._told, called, apis))
-        if self.check is not None:
-            self.writer.meta.update(self.check.facts())
         report = self.writer.close()
         tally.spent += self.observers.spent + time.perf_counter() - began
         text = closing_line(
@@ -235,8 +237,8 @@ class StepRecord:
             where=layout.ERRORS,
             late=late,
         )
-        if self.check is not None:
-            text += f"; {self.check.summary()}"
+        if check is not None:
+            text += f"; {check.summary()}"
         if not tally.calls:
             logger.warning(f"{text}: nothing was recorded between start() and step(){self._why_nothing()}")
         else:
@@ -244,6 +246,14 @@ class StepRecord:
         if report.lost or not os.path.exists(os.path.join(self.directory, layout.DUMP)):
             logger.warning(f"{layout.DUMP} of step {self.step} is not complete: {'; '.join(report.problems) or 'it could not be written'}")
         logger.info(f"{layout.DUMP} is at {self.step_directory}")
+
+    def _whatever_happens(self, part: Callable[[], None]) -> None:
+        """Do a part of ending the step: the files are completed also when it fails."""
+        try:
+            part()
+        except Exception as error:
+            let_through(error)
+            self.report(f"end of step {self.step}", repr(error))
 
     def _why_nothing(self) -> str:
         if not self.selection.everything:
