@@ -1,15 +1,17 @@
 """What the sources of a model say: how often its cells run, and where a tap may change the last bits of a gradient.
 
-The gradient of a tensor that is used several times is a sum, in the order in which MindSpore looks at the uses. A tap on an input of a cell
-adds up the uses inside of the cell first. Where there are others outside, and three or more in all, that may be another order. No tap can do
-without: in `(inside1 + outside) + inside2` the cell's own part, which is to be recorded, is no number of the graph. The same holds for one of
-several results that the cell goes on using.
+The gradient of a tensor that is used several times is a sum, in the order in which MindSpore looks at the uses. A tap on an input of a
+cell adds up the uses inside of the cell first. Where there are others outside, and three or more in all, that may be another order. No tap
+can do without: in `(inside1 + outside) + inside2` the cell's own part, which is to be recorded, is no number of the graph. The same holds
+for one of several results that the cell goes on using.
 """
 
+# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from mindspore import nn
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import RECOMPUTED
 from msprobe.mindspore.static_dump.source import MANY, Path, Value, counted, paths
@@ -17,10 +19,15 @@ from msprobe.mindspore.static_dump.source import MANY, Path, Value, counted, pat
 ONCE, CHAINED, FREE = 0, 1, 2
 """How often a cell runs in a run of the graph: once; more often, each run after the one before; in whatever order, or that is not known."""
 
+_DEEPEST = 100
+_LONGEST = 100_000
+
 
 class _Own(NamedTuple):
-    """What one cell's source says; `passes`: it gives an argument back as it is."""
+    """What one cell's source says; `passes`: it gives an argument back as it is; `calls`: the cells that it calls, in
+    order; without those that it may call more often or less often."""
 
+    calls: list[Any]
     terms: dict[Any, int]
     order: dict[int, int]
     inputs: set[int]
@@ -38,6 +45,7 @@ class Reading:
     """
 
     def __init__(self, roots: list[Any]) -> None:
+        self._roots = roots
         self.inputs: set[int] = set()
         self.outputs: set[int] = set()
         self.unread: set[int] = set()
@@ -55,6 +63,25 @@ class Reading:
                     self.outputs.add(id(cell))
                 for child, order in own.order.items():
                     self._parents.setdefault(child, []).append((id(cell), order))
+
+    def program(self, backward: bool = False) -> list[int]:
+        """Ids of cells in the order in which their calls end in a run of the graph, as far as the sources tell; a cell stands there as
+        often as it is called. `backward`: in which the first gradient of each comes."""
+        found: list[int] = []
+        for root in self._roots:
+            self._walk(root, found, backward, 0)
+        return found
+
+    def _walk(self, cell: Any, found: list[int], backward: bool, depth: int) -> None:
+        own = self._known.get(id(cell))
+        if own is None or depth > _DEEPEST or len(found) > _LONGEST:
+            return
+        for child in reversed(own.calls) if backward else own.calls:
+            if backward:
+                found.append(id(child))
+            self._walk(child, found, backward, depth + 1)
+            if not backward:
+                found.append(id(child))
 
     def order(self, cell: int) -> int:
         """ONCE, CHAINED or FREE, of a cell's id."""
@@ -86,14 +113,15 @@ class Reading:
 
 def _called(root: Any) -> list[Any]:
     """The cells that are called; containers of cells are not."""
-    from mindspore import nn
-
     found = [cell for path, cell in root.cells_and_names() if RECOMPUTED not in path.split(".")]
     return [cell for cell in found if not isinstance(cell, nn.CellList | nn.CellDict | nn.Optimizer)]
 
 
 def _summed_up(found: list[Path]) -> _Own:
-    own = _Own({}, {}, set(), False, False)
+    counts = [counted(path) for path in found]
+    sure = {id(cell) for path in found for cell, _, _ in path.calls}
+    sure -= {cell for path in found for cell in path.uncertain} | {cell for cell in sure if len({count[cell] for count in counts}) > 1}
+    own = _Own([cell for cell, _, _ in found[0].calls if id(cell) in sure], {}, {}, set(), False, False)
     outputs = passes = False
     for path in found:
         for place, value in path.arguments.items():

@@ -10,14 +10,16 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.dump.values import Array
 
 if TYPE_CHECKING:
     from msprobe.mindspore.static_dump.step import StaticStep
+
+
+UNNUMBERED = -2
+"""In the place of a call's number, for gradients of parameters."""
 
 
 class Spot(NamedTuple):
@@ -39,27 +41,14 @@ class Recorder:
         """Calls that begin now are recorded."""
         self.cells: list[str] = []
         """Those that have taps, in the order of the model."""
+        self.forward_run: list[str] = []
+        """Cells in the order in which their calls end in a run of the graph, each as often as it is called; as far as that is known."""
+        self.backward_run: list[str] = []
+        """The same of the backward part."""
+        self.tensors: dict[tuple[str, str], int] = {}
+        """How many tensors a cell takes in (`output`: of its backward entry) and gives out (`input`), the most of all its graphs."""
         self.constants: dict[Spot, Any] = {}
-        self.paths: list[str] = []
-        """Where in a cell's arguments or results a gradient belongs."""
-        self._indices: dict[str, int] = {}
         self._told: set[str] = set()
-
-    def index(self, path: str) -> Any:
-        """The number of a path in `paths`, as a tensor."""
-        from mindspore import Tensor
-
-        if path not in self._indices:
-            self._indices[path] = len(self.paths)
-            self.paths.append(path)
-        return Tensor(np.array([self._indices[path]], np.int32))
-
-    @property
-    def unnumbered(self) -> Any:
-        """In the place of a call's number, for gradients of parameters."""
-        from mindspore import Tensor
-
-        return Tensor(np.array([-2], np.int32))
 
     def number(self, base: str) -> int:
         """A call begins: its number in the step, -1 while nothing is recorded. Never raises."""
@@ -84,6 +73,11 @@ class Recorder:
         """While MindSpore compiles: a value that is no tensor."""
         if isinstance(value, bool | int | float | str):
             self.constants[spot] = {"type": type(value).__name__, "value": value}
+        return 0
+
+    def note_tensors(self, base: str, role: str, count: int) -> int:
+        """While MindSpore compiles: how many tensors there are on one side of a cell."""
+        self.tensors[base, role] = max(count, self.tensors.get((base, role), 0))
         return 0
 
     def failed(self, spot: Spot, error: Exception) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import textwrap
 import types
 from collections import Counter
@@ -26,13 +27,15 @@ _MOST_PATHS = 128
 _MOST_TURNS = 512
 _DEEPEST = 6
 _SILENT = frozenset(
-    "shape rank size len isinstance print type range dtype stop_gradient zeros_like ones_like Shape Rank DType Size TensorShape DynamicShape"
-    " ndim itemsize nbytes strides name".split()
-)
+    ("shape", "rank", "size", "len", "isinstance", "print", "type", "range", "dtype", "stop_gradient", "zeros_like", "ones_like", "Shape",
+     "Rank", "DType", "Size", "TensorShape", "DynamicShape", "ndim", "itemsize", "nbytes", "strides", "name")
+)  # fmt: skip
 """Functions, primitives and attributes through which no gradient goes."""
 
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
-class Unreadable(Exception):  # noqa: N818  (no error: the answer is "I cannot say")
+
+class Unreadable(Exception):
     """Source text that is not there, or does what is not followed here."""
 
 
@@ -83,12 +86,14 @@ class Path(NamedTuple):
         arguments: the values of the arguments, by position (and those with a name by it, too).
         values: all of them.
         calls: cell, number of the call, calls that its one argument comes from (None: it has several).
+        uncertain: ids of the cells in loops of unknown length.
         result: what is returned.
     """
 
     arguments: dict[Any, Value]
     values: list[Value]
     calls: list[tuple[Any, int, frozenset[int] | None]]
+    uncertain: set[int]
     result: Any
 
 
@@ -116,7 +121,7 @@ def paths(cell: Any, terms: Callable[[Any, Any], int]) -> list[Path]:
         choices[-1] = 1
 
 
-class _Return(Exception):  # noqa: N818
+class _Return(Exception):
     pass
 
 
@@ -130,6 +135,9 @@ class _Reader:
         self._at = self._turns = self._depth = 0
         self._values: list[Value] = []
         self._calls: list[tuple[Any, int, frozenset[int] | None]] = []
+        self._uncertain: set[int] = set()
+        self._function: Any = None
+        self._names: dict[str, Any] = {}
 
     def read(self) -> Path:
         function = getattr(type(self._cell).construct, "__wrapped__", type(self._cell).construct)
@@ -142,7 +150,7 @@ class _Reader:
             if position < code.co_argcount - 1:
                 given[position] = given[name]
         result = self._run(function, {code.co_varnames[0]: Known(self._cell), **items})
-        return Path(given, self._values, self._calls, result)
+        return Path(given, self._values, self._calls, self._uncertain, result)
 
     def _value(self, *sources: Any) -> Value:
         value = Value(frozenset().union(*(one.after for source in sources for one in _values(source))))
@@ -159,7 +167,7 @@ class _Reader:
         if self._depth == _DEEPEST:
             raise Unreadable("too deep")
         self._depth += 1
-        outer = getattr(self, "_function", None), getattr(self, "_names", None)
+        outer = self._function, self._names
         self._function, self._names = function, names
         arguments = _text(function).args
         if arguments.vararg is not None:
@@ -191,7 +199,7 @@ class _Reader:
                     if statement.value is not None:
                         self._bind(statement.target, self._item(statement.value))
                 case ast.AugAssign():
-                    self._bind(statement.target, self._used(self._item(statement.target), self._item(statement.value)))
+                    self._bind(statement.target, self._arithmetic(statement.op, self._item(statement.target), self._item(statement.value)))
                 case ast.Expr():
                     self._item(statement.value)
                 case ast.If():
@@ -199,10 +207,7 @@ class _Reader:
                 case ast.For():
                     self._for(statement)
                 case ast.While():
-                    for _ in range(2):
-                        if not self._test(statement.test):
-                            break
-                        self._block(statement.body)
+                    self._while(statement)
                 case ast.Pass() | ast.Assert() | ast.Break() | ast.Continue():
                     pass
                 case ast.Raise():
@@ -210,12 +215,34 @@ class _Reader:
                 case _:
                     raise Unreadable(type(statement).__name__)
 
+    def _while(self, statement: ast.While) -> None:
+        for _ in range(_MOST_TURNS):
+            test = self._item(statement.test)
+            if not isinstance(test, Known):
+                self._twice(statement.body)
+                return
+            if not test.value:
+                return
+            self._block(statement.body)
+        raise Unreadable("too long")
+
     def _for(self, statement: ast.For) -> None:
         over = self._item(statement.iter)
         items = _items(over)
-        for item in items if items is not None else [self._used(over), self._used(over)]:
+        if items is None:
+            self._bind(statement.target, self._used(over))
+            self._twice(statement.body)
+            return
+        for item in items:
             self._bind(statement.target, item)
             self._block(statement.body)
+
+    def _twice(self, body: list[ast.stmt]) -> None:
+        """A loop of unknown length: two turns show what is used by the next one."""
+        first = len(self._calls)
+        self._block(body)
+        self._block(body)
+        self._uncertain |= {id(cell) for cell, _, _ in self._calls[first:]}
 
     def _bind(self, target: ast.expr, item: Any) -> None:
         match target:
@@ -248,6 +275,12 @@ class _Reader:
             self._consume(item, None, None, 1, False)
         return self._value(*items)
 
+    def _arithmetic(self, kind: ast.operator, left: Any, right: Any) -> Any:
+        sign = _ARITHMETIC.get(type(kind))
+        if sign is not None and isinstance(left, Known) and isinstance(right, Known) and type(left.value) is type(right.value) is int:
+            return Known(sign(left.value, right.value))
+        return self._used(left, right)
+
     def _item(self, node: ast.expr) -> Any:
         match node:
             case ast.Constant():
@@ -279,7 +312,7 @@ class _Reader:
                     return Known(not item.value) if isinstance(item, Known) else self._value()
                 return self._used(item)
             case ast.BinOp():
-                return self._used(self._item(node.left), self._item(node.right))
+                return self._arithmetic(node.op, self._item(node.left), self._item(node.right))
             case ast.IfExp():
                 return self._item(node.body if self._test(node.test) else node.orelse)
             case ast.JoinedStr():
@@ -427,7 +460,7 @@ def _plain(function: Any, items: list[Any]) -> Any:
 def _worked_out(node: ast.expr, names: dict[str, Any]) -> Known | None:
     """A comparison of attributes of the cell with constants."""
     known = {name: item.value for name, item in names.items() if isinstance(item, Known)}
-    if any(isinstance(one, ast.Name) and one.id not in known or isinstance(one, ast.Call) for one in ast.walk(node)):
+    if any((isinstance(one, ast.Name) and one.id not in known) or isinstance(one, ast.Call) for one in ast.walk(node)):
         return None
     try:
         value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, known)  # names, attributes, constants; no calls

@@ -75,6 +75,8 @@ class StaticDump:
         others = [item for item in ([mode] if isinstance(mode, str) else mode) if item not in (*_ITEMS, "statistics")]
         if others:
             logger.warning(f"compiled graphs at level L0 have no {', '.join(others)}: {', '.join(_ITEMS)} are recorded")
+        if config.section.device == "device":
+            logger.warning('"device": "device": in compiled graphs at level L0 statistics are taken on the host')
         if config.rank:
             logger.warning('"rank" and level L0: in compiled graphs the taps are on every rank, and only the selected ones write')
 
@@ -83,6 +85,6 @@ class StaticDump:
         if cells:
             more = f" and {len(cells) - _MOST_NAMED} more" if len(cells) > _MOST_NAMED else ""
             logger.warning(
-                f"compiled graphs: at {', '.join(cells[:_MOST_NAMED])}{more} MindSpore may add up a gradient of three or more terms in another "
-                "order than in a run that is not recorded, so that its last bits differ; everywhere else nothing changes"
+                f"compiled graphs: at {', '.join(cells[:_MOST_NAMED])}{more} MindSpore may add up a gradient of three or more terms in "
+                "another order than in a run that is not recorded, so that its last bits differ; everywhere else nothing changes"
             )

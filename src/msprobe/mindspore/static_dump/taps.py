@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mindspore import bfloat16, float32, int32, jit_class, nn, ops
+from mindspore import Tensor, bfloat16, float32, int32, jit_class, nn, ops
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
-from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
+from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 
 _NAMES: dict[str, str] = {}
 
@@ -25,13 +25,18 @@ def _name(dtype: Any) -> str:
     return text[text.index("[") + 1 : text.index("]")] if "[" in text else text
 
 
+def number_tensor(number: int) -> Any:
+    """As a tensor of one element."""
+    return Tensor(np.array([number], np.int32))
+
+
 def counting_op(base: str, in_order: bool) -> Any:
     """An operator that gives the number of this call of the cell in its step, -1 while nothing is recorded.
 
     Args:
         base: of the cell.
-        in_order: it runs in the order of the program. That takes a chain through all of the graph, along which MindSpore then differentiates:
-            sums of three and more gradients may be added up in another order. It is for cells that run more than once.
+        in_order: it runs in the order of the program. That takes a chain through all of the graph, along which MindSpore then
+            differentiates: sums of three and more gradients may be added up in another order. It is for cells that run more than once.
     """
 
     def count(_: Any) -> Array:
@@ -47,14 +52,14 @@ def counting_op(base: str, in_order: bool) -> Any:
     return _in_order(op) if in_order else _for_itself(op)
 
 
-def taking(spot: Spot, shape: tuple[int, ...] | None = None, dtype: Any = None, indexed: bool = False) -> tuple[Any, list[str]]:
-    """What an operator calls with a value and the number of its call, and where it finds the value's dtype.
+def taking(spot: Spot, shape: tuple[int, ...] | None = None, dtype: Any = None) -> tuple[Any, list[str]]:
+    """What an operator calls with a value, the number of its call, and the value's position where the spot has no path; and where it finds
+    the value's dtype.
 
     Args:
         spot: where the value belongs.
         shape: of the value, where that is empty: there is nothing to hand over, and the operator is given something else.
         dtype: of the value, where the operator is given it in another one (bfloat16 as float32).
-        indexed: the number comes with that of the path in the cell's arguments or results, which is not known before.
     """
     kind: list[str] = [] if dtype is None else [_name(dtype)]
 
@@ -67,7 +72,7 @@ def taking(spot: Spot, shape: tuple[int, ...] | None = None, dtype: Any = None, 
                 array = value
             else:  # without dimensions: a number of Python's
                 array = np.array(value, "float32" if name == "BFloat16" else name.lower() or None)
-            RECORDER.take(spot._replace(path=RECORDER.paths[int(index[0][0])]) if indexed else spot, int(number[0]), name, array)
+            RECORDER.take(spot._replace(path=str(int(index[0][0]))) if index and not spot.path else spot, int(number[0]), name, array)
         except Exception as error:
             let_through(error)
             RECORDER.failed(spot, error)
@@ -98,8 +103,8 @@ def recording_op(spot: Spot, shape: tuple[int, ...] | None = None, dtype: Any = 
 
 
 def gradient_op(spot: Spot, dtype: Any = None) -> Any:
-    """An operator on a gradient, the number of the call and that of the path; for the backward part of a graph."""
-    take, kind = taking(spot, None, dtype, indexed=True)
+    """An operator on a gradient, the number of the call and the position; for the backward part of a graph."""
+    take, kind = taking(spot, None, dtype)
 
     def call(value: Any, number: Any, index: Any) -> Any:
         take(value, number, index)
@@ -138,7 +143,7 @@ class Tap:
 
 
 class GradientTap(nn.Cell):
-    """Gives back its first argument, and hands the gradient that comes back to it to the recorder, with the numbers of call and path."""
+    """Gives back its first argument, and hands the gradient that comes back to it to the recorder, with the call's number and the position."""
 
     def __init__(self, base, role):
         super().__init__()
@@ -161,8 +166,8 @@ def parameter_hook(spot: Spot) -> Callable[[Any], Any]:
     """What a parameter's register_hook is given."""
     op = gradient_op(spot)
     wide = gradient_op(spot, bfloat16)
-    number = RECORDER.unnumbered
-    index = RECORDER.index(spot.path)
+    number = number_tensor(UNNUMBERED)
+    index = number_tensor(0)
 
     def hook(gradient):
         if gradient.dtype == bfloat16:
@@ -178,9 +183,14 @@ class _Constant(ops.constexpr(get_instance=False)(lambda spot, value: RECORDER.c
     """Notes, when MindSpore compiles, an argument or a result that is no tensor."""
 
 
-class _Index(ops.constexpr(get_instance=False)(lambda path: RECORDER.index(path))):
-    """The number of a path, when MindSpore compiles."""
+class _Tensors(ops.constexpr(get_instance=False)(lambda base, role, count: RECORDER.note_tensors(base, role, count))):
+    """Notes, when MindSpore compiles, how many tensors a cell takes in or gives out."""
+
+
+class _Index(ops.constexpr(get_instance=False)(lambda position: number_tensor(position))):
+    """A position as a tensor, when MindSpore compiles."""
 
 
 note_constant = _Constant()
+note_tensors = _Tensors()
 index_of = _Index()

@@ -11,7 +11,7 @@ from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
 from msprobe.mindspore.static_dump.reading import FREE, Reading
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
-from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, index_of, note_constant, parameter_hook
+from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, index_of, note_constant, note_tensors, parameter_hook
 
 _ONE = Tensor([0], float32)
 
@@ -19,7 +19,7 @@ _ONE = Tensor([0], float32)
 def first(args, kwargs, in_order):
     """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
     takes in what another one has given out has the higher number."""
-    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):
+    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is compiled for a tensor only)
         if 0 not in args[0].shape and args[0].dtype != bfloat16:
             return ops.stop_gradient(args[0])
     return _ONE
@@ -45,26 +45,29 @@ def record_value(base, role, path, value, number):
     return number
 
 
-def follow(tap, path, value, number):
-    """Part of the graph: the same value, with a tap for the gradient of each tensor in it."""
+def follow(tap, position, value, number):
+    """Part of the graph: the same value, with a tap for the gradient of each tensor in it; and how many tensors there were so far."""
     if isinstance(value, Tensor):
-        return tap(value, number, index_of(path))
+        return tap(value, number, index_of(position)), position + 1
     if isinstance(value, tuple):
         through = ()
-        for i, item in enumerate(value):
-            through = through + (follow(tap, f"{path}.{i}", item, number),)  # noqa: RUF005  (what the parser of MindSpore reads)
-        return through
+        for item in value:
+            followed, position = follow(tap, position, item, number)
+            through = through + (followed,)  # noqa: RUF005  (what the parser of MindSpore reads)
+        return through, position
     if isinstance(value, list):
         elements = []
-        for i, item in enumerate(value):
-            elements.append(follow(tap, f"{path}.{i}", item, number))  # noqa: PERF401
-        return elements
+        for item in value:
+            followed, position = follow(tap, position, item, number)
+            elements.append(followed)
+        return elements, position
     if isinstance(value, dict):
         items = {}
         for key, item in value.items():
-            items[key] = follow(tap, f"{path}.{key}", item, number)
-        return items
-    return value
+            followed, position = follow(tap, position, item, number)
+            items[key] = followed
+        return items, position
+    return value, position
 
 
 def give(base, path, value, number):
@@ -79,7 +82,7 @@ def give(base, path, value, number):
     if isinstance(value, list):
         elements = []
         for i, item in enumerate(value):
-            elements.append(give(base, f"{path}.{i}", item, number))  # noqa: PERF401
+            elements.append(give(base, f"{path}.{i}", item, number))
         return elements
     if isinstance(value, dict):
         items = {}
@@ -105,17 +108,21 @@ def wrap(model: Any, reading: Reading, forward: bool, backward: bool) -> list[st
         forward, backward: which directions are recorded; without backward the graph of the gradients is not touched at all.
     """
     told = []
+    names: dict[int, str] = {}
+    followed: set[int] = set()
     for base, cell in list(named_cells(model)):
+        names[id(cell)] = base
         try:
             if getattr(cell, "_msprobe_taps", False):
                 continue
             order = reading.order(id(cell))
-            cell.construct = types.MethodType(_tapped(base, cell.construct, order == FREE, forward, backward), cell)
+            cell.construct = types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell)
             object.__setattr__(cell, "_msprobe_taps", True)
             RECORDER.cells.append(base)
             if backward:
                 for name, parameter in cell._params.items():
-                    if parameter is not None and parameter.requires_grad:
+                    if parameter is not None and parameter.requires_grad and id(parameter) not in followed:
+                        followed.add(id(parameter))  # one that several cells share belongs to the first
                         parameter.register_hook(parameter_hook(Spot(base, "parameters_grad", "", name)))
             reasons = [
                 text
@@ -131,10 +138,16 @@ def wrap(model: Any, reading: Reading, forward: bool, backward: bool) -> list[st
         except Exception as error:
             let_through(error)
             RECORDER.failed(Spot(base, "forward", "input", "0"), error)
+    RECORDER.forward_run = [names[cell] for cell in reading.program() if cell in names]
+    RECORDER.backward_run = [names[cell] for cell in reading.program(backward=True) if cell in names]
     return told
 
 
-def _tapped(base: str, original: Any, in_order: bool, forward: bool, backward: bool) -> Any:
+def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool) -> Any:
+    original = cell.construct
+    own = tuple((name, parameter) for name, parameter in cell._params.items() if parameter is not None)
+    names = tuple(name for name, _ in own)
+    parameters = tuple(parameter for _, parameter in own)
     count = counting_op(base, in_order)
     into, out_of = GradientTap(base, "output"), GradientTap(base, "input")
 
@@ -148,27 +161,23 @@ def _tapped(base: str, original: Any, in_order: bool, forward: bool, backward: b
                 shown = record_value(base, "input", f"{i}", value, shown)
             for key, value in kwargs.items():
                 shown = record_value(base, "kwargs", key, value, shown)
+            for i, name in enumerate(names):
+                shown = record_value(base, "parameters", name, parameters[i], shown)
         if backward:
-            given = ()
-            for i, value in enumerate(args):
-                given = given + (follow(into, f"{i}", value, number),)  # noqa: RUF005
-            named = {}
-            for key, value in kwargs.items():
-                named[key] = follow(into, key, value, number)
+            given, position = follow(into, 0, args, number)
+            named, position = follow(into, position, kwargs, number)
+            note_tensors(base, "output", position)
         result = original(*given, **named)
-        if isinstance(result, tuple):
+        if forward and isinstance(result, tuple):
             results = ()
             for i, value in enumerate(result):
-                if forward:
-                    value = give(base, f"{i}", value, shown)
-                if backward:
-                    value = follow(out_of, f"{i}", value, number)
-                results = results + (value,)  # noqa: RUF005
-            return results
-        if forward:
+                results = results + (give(base, f"{i}", value, shown),)  # noqa: RUF005
+            result = results
+        elif forward:
             result = give(base, "0", result, shown)
         if backward:
-            result = follow(out_of, "0", result, number)
+            result, position = follow(out_of, 0, result, number)
+            note_tensors(base, "input", position)
         return result
 
     return construct
