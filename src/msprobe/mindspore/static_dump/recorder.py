@@ -45,8 +45,8 @@ class Recorder:
         """Cells in the order in which their calls end in a run of the graph, each as often as it is called; as far as that is known."""
         self.backward_run: list[str] = []
         """The same of the backward part."""
-        self.tensors: dict[tuple[str, str], int] = {}
-        """How many tensors a cell takes in (`output`: of its backward entry) and gives out (`input`), the most of all its graphs."""
+        self._paths: dict[tuple[str, str], list[tuple[int, ...]]] = {}
+        """Of the tensors that a cell takes in (`output`: of its backward entry) and gives out (`input`), as MindSpore came across them."""
         self.constants: dict[Spot, Any] = {}
         self._told: set[str] = set()
 
@@ -75,19 +75,41 @@ class Recorder:
             self.constants[spot] = {"type": type(value).__name__, "value": value}
         return 0
 
-    def note_tensors(self, base: str, role: str, count: int) -> int:
-        """While MindSpore compiles: how many tensors there are on one side of a cell."""
-        self.tensors[base, role] = max(count, self.tensors.get((base, role), 0))
+    def index(self, base: str, role: str, path: str) -> int:
+        """While MindSpore compiles: the number of a tensor's path, `0.1.2`."""
+        numbers = tuple(map(int, path.split(".")))
+        known = self._paths.setdefault((base, role), [])
+        if numbers not in known:
+            known.append(numbers)
+        return known.index(numbers)
+
+    def position(self, spot: Spot, index: int) -> str:
+        """Which of the tensors on this side of the cell one is, in order."""
+        paths = self._paths[spot.base, spot.role]
+        return str(sum(path < paths[index] for path in paths))
+
+    def tensors(self, base: str, role: str) -> int:
+        """How many tensors there are on one side of a cell."""
+        return len(self._paths.get((base, role), ()))
+
+    def too_deep(self, spot: Spot) -> int:
+        """While MindSpore compiles: a value lies inside of more containers than are looked into."""
+        self.tell(f"{spot.base}.{spot.direction}: {spot.role} {spot.path} is nested deeper than is recorded")
         return 0
+
+    def tell(self, text: str) -> None:
+        """Warn once of each thing."""
+        if text not in self._told:
+            self._told.add(text)
+            logger.warning(text)
 
     def failed(self, spot: Spot, error: Exception) -> None:
         """Something of ours went wrong: it is told once, and the graph goes on."""
         step = self.step
         if step is not None:
             step.report(f"{spot.base}.{spot.direction}", f"{spot.role} {spot.path}: could not be recorded: {error!r}")
-        elif repr(error) not in self._told:
-            self._told.add(repr(error))
-            logger.warning(f"{spot.base}: values cannot be recorded: {error!r}")
+        else:
+            self.tell(f"{spot.base}: values cannot be recorded: {error!r}")
 
 
 RECORDER = Recorder()

@@ -126,7 +126,7 @@ class StaticStep:
             elif spot.direction == "backward":
                 for role, side in (("input", sides.input), ("output", sides.output)):
                     if side:
-                        entry.data[role] = [None] * RECORDER.tensors.get((spot.base, role), 0)
+                        entry.data[role] = [None] * RECORDER.tensors(spot.base, role)
         self._entries[name] = entry
         return entry
 

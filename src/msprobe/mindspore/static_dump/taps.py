@@ -72,7 +72,12 @@ def taking(spot: Spot, shape: tuple[int, ...] | None = None, dtype: Any = None) 
                 array = value
             else:  # without dimensions: a number of Python's
                 array = np.array(value, "float32" if name == "BFloat16" else name.lower() or None)
-            RECORDER.take(spot._replace(path=str(int(index[0][0]))) if index and not spot.path else spot, int(number[0]), name, array)
+            RECORDER.take(
+                spot._replace(path=RECORDER.position(spot, int(index[0][0]))) if index and not spot.path else spot,
+                int(number[0]),
+                name,
+                array,
+            )
         except Exception as error:
             let_through(error)
             RECORDER.failed(spot, error)
@@ -143,7 +148,7 @@ class Tap:
 
 
 class GradientTap(nn.Cell):
-    """Gives back its first argument, and hands the gradient that comes back to it to the recorder, with the call's number and the position."""
+    """Gives back its first argument, and hands the gradient that comes back to it to the recorder, with call and position."""
 
     def __init__(self, base, role):
         super().__init__()
@@ -183,14 +188,14 @@ class _Constant(ops.constexpr(get_instance=False)(lambda spot, value: RECORDER.c
     """Notes, when MindSpore compiles, an argument or a result that is no tensor."""
 
 
-class _Tensors(ops.constexpr(get_instance=False)(lambda base, role, count: RECORDER.note_tensors(base, role, count))):
-    """Notes, when MindSpore compiles, how many tensors a cell takes in or gives out."""
+class _Index(ops.constexpr(get_instance=False)(lambda base, role, path: number_tensor(RECORDER.index(base, role, path)))):
+    """The number of a path, when MindSpore compiles."""
 
 
-class _Index(ops.constexpr(get_instance=False)(lambda position: number_tensor(position))):
-    """A position as a tensor, when MindSpore compiles."""
+class _Deep(ops.constexpr(get_instance=False)(lambda spot: RECORDER.too_deep(Spot(*spot)))):
+    """Tells, when MindSpore compiles, of a value inside of more containers than are looked into."""
 
 
 note_constant = _Constant()
-note_tensors = _Tensors()
+note_deep = _Deep()
 index_of = _Index()

@@ -9,9 +9,10 @@ from typing import Any
 from mindspore import Tensor, bfloat16, float32, nn, ops
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.static_dump.nested import follow, give, record_value
 from msprobe.mindspore.static_dump.reading import FREE, Reading
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
-from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, index_of, note_constant, note_tensors, parameter_hook
+from msprobe.mindspore.static_dump.taps import GradientTap, counting_op, parameter_hook
 
 _ONE = Tensor([0], float32)
 
@@ -19,78 +20,10 @@ _ONE = Tensor([0], float32)
 def first(args, kwargs, in_order):
     """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
     takes in what another one has given out has the higher number."""
-    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is compiled for a tensor only)
+    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is for a tensor only)
         if 0 not in args[0].shape and args[0].dtype != bfloat16:
             return ops.stop_gradient(args[0])
     return _ONE
-
-
-def record_value(base, role, path, value, number):
-    """Part of the graph: hands every tensor in `value` to the recorder. Gives the number, for whoever must run later."""
-    if isinstance(value, Tensor):
-        if 0 in value.shape:
-            number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
-        elif value.dtype == bfloat16:
-            number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
-        else:
-            number = Tap((base, "forward", role, path))(value, number)
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            number = record_value(base, role, f"{path}.{i}", item, number)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            number = record_value(base, role, f"{path}.{key}", item, number)
-    else:
-        note_constant((base, "forward", role, path), value)
-    return number
-
-
-def follow(tap, position, value, number):
-    """Part of the graph: the same value, with a tap for the gradient of each tensor in it; and how many tensors there were so far."""
-    if isinstance(value, Tensor):
-        return tap(value, number, index_of(position)), position + 1
-    if isinstance(value, tuple):
-        through = ()
-        for item in value:
-            followed, position = follow(tap, position, item, number)
-            through = through + (followed,)  # noqa: RUF005  (what the parser of MindSpore reads)
-        return through, position
-    if isinstance(value, list):
-        elements = []
-        for item in value:
-            followed, position = follow(tap, position, item, number)
-            elements.append(followed)
-        return elements, position
-    if isinstance(value, dict):
-        items = {}
-        for key, item in value.items():
-            followed, position = follow(tap, position, item, number)
-            items[key] = followed
-        return items, position
-    return value, position
-
-
-def give(base, path, value, number):
-    """Part of the graph: the same value, of which each tensor is there only when it has been recorded."""
-    if isinstance(value, Tensor):
-        return ops.depend(value, record_value(base, "output", path, value, number))
-    if isinstance(value, tuple):
-        through = ()
-        for i, item in enumerate(value):
-            through = through + (give(base, f"{path}.{i}", item, number),)  # noqa: RUF005
-        return through
-    if isinstance(value, list):
-        elements = []
-        for i, item in enumerate(value):
-            elements.append(give(base, f"{path}.{i}", item, number))
-        return elements
-    if isinstance(value, dict):
-        items = {}
-        for key, item in value.items():
-            items[key] = give(base, f"{path}.{key}", item, number)
-        return items
-    note_constant((base, "forward", "output", path), value)
-    return value
 
 
 def read(model: Any) -> Reading:
@@ -164,9 +97,8 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
             for i, name in enumerate(names):
                 shown = record_value(base, "parameters", name, parameters[i], shown)
         if backward:
-            given, position = follow(into, 0, args, number)
-            named, position = follow(into, position, kwargs, number)
-            note_tensors(base, "output", position)
+            given = follow(into, base, "output", "0", args, number)
+            named = follow(into, base, "output", "1", kwargs, number)
         result = original(*given, **named)
         if forward and isinstance(result, tuple):
             results = ()
@@ -176,8 +108,7 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
         elif forward:
             result = give(base, "0", result, shown)
         if backward:
-            result, position = follow(out_of, 0, result, number)
-            note_tensors(base, "input", position)
+            result = follow(out_of, base, "input", "0", result, number)
         return result
 
     return construct
