@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe import log
 from msprobe.log import logger
 from msprobe.mindspore.process import current_rank, wait_for_device
+from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.recording.selecting import make_selection
 
@@ -23,6 +24,7 @@ class StaticDump:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._wrapped = False
+        self._taps: Taps | None = None
         self.ended = 0
         """Steps that were recorded."""
 
@@ -36,7 +38,8 @@ class StaticDump:
             from msprobe.mindspore.static_dump.wrapping import read, wrap
 
             mode = config.section.data_mode
-            self._tell_bits(wrap(model, read(model), mode.forward, mode.backward))
+            self._taps = Taps()
+            self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
         rank = current_rank()
         if RECORDER.on or not session.selects(rank):
             return

@@ -188,7 +188,7 @@ class StaticStep:
                 late=0,
             )
         )
-        if not recorded:
+        if not recorded and RECORDER.cells:
             logger.warning(
                 "nothing was recorded: the graph was compiled before start(), or none of its cells ran between start() and step()"
             )

@@ -9,6 +9,7 @@ from typing import Any
 from mindspore import Tensor, bfloat16, float32, nn, ops
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.nested import follow, give, record_value
 from msprobe.mindspore.static_dump.reading import FREE, Reading
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
@@ -32,11 +33,12 @@ def read(model: Any) -> Reading:
     return Reading([root for root in roots if isinstance(root, nn.Cell)])
 
 
-def wrap(model: Any, reading: Reading, forward: bool, backward: bool) -> list[str]:
+def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool) -> list[str]:
     """Put the taps in; gives what is to be told of cells where they may change the last bits of a gradient.
 
     Args:
         model: a cell, or a list or tuple of them.
+        taps: takes note of what is put where.
         reading: of the model.
         forward, backward: which directions are recorded; without backward the graph of the gradients is not touched at all.
     """
@@ -46,17 +48,14 @@ def wrap(model: Any, reading: Reading, forward: bool, backward: bool) -> list[st
     for base, cell in list(named_cells(model)):
         names[id(cell)] = base
         try:
-            if getattr(cell, "_msprobe_taps", False):
-                continue
             order = reading.order(id(cell))
-            cell.construct = types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell)
-            object.__setattr__(cell, "_msprobe_taps", True)
+            taps.exchange_construct(cell, types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell))
             RECORDER.cells.append(base)
             if backward:
                 for name, parameter in cell._params.items():
                     if parameter is not None and parameter.requires_grad and id(parameter) not in followed:
                         followed.add(id(parameter))  # one that several cells share belongs to the first
-                        parameter.register_hook(parameter_hook(Spot(base, "parameters_grad", "", name)))
+                        taps.hook(parameter, parameter_hook(Spot(base, "parameters_grad", "", name)))
             reasons = [
                 text
                 for holds, text in (
