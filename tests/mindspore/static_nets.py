@@ -243,10 +243,6 @@ class Siamese(nn.Cell):
         return b * c + a
 
 
-EXACT = [Layers, Residual, Transformer, Order, Tied, Short, Branches, Loop, Recomputed, Dropped, Containers]
-UNCERTAIN = [Split, GoesOn, Siamese]
-
-
 def made(kind):
     """A net with the same weights every time, in training mode."""
     ms.set_seed(3)

@@ -4,7 +4,7 @@ MindSpore takes whatever a function that calls itself is given for unknown, cons
 calls itself. What lies deeper is not recorded.
 """
 
-# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc"
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc,assignment"
 from __future__ import annotations
 
 from typing import Any
