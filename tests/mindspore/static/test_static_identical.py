@@ -59,9 +59,11 @@ def test_a_cell_where_bits_may_differ_is_named(answers: Any, net: str) -> None:
 def test_model_train(answers: Any) -> None:
     assert answers["model"] is True
     cells = ["d0", "d1", "d2", "d3"]
-    backward = [f"Cell.network._backbone.{cell}.Dense.{way}.0" for cell in reversed(cells) for way in ("backward", "parameters_grad")]
-    assert [name for name in answers["model_entries"] if "Order" not in name and "loss" not in name.lower()] == [
-        *(f"Cell.network._backbone.{cell}.Dense.forward.0" for cell in cells), *backward,
+    last = ["_backbone.Order", "_loss_fn.MSELoss", "WithLossCell"]
+    backward = [f"_backbone.{cell}.Dense.{way}.0" for cell in reversed(cells) for way in ("backward", "parameters_grad")]
+    assert [name.removeprefix("Cell.network.") for name in answers["model_entries"]] == [
+        *(f"_backbone.{cell}.Dense.forward.0" for cell in cells), *(f"{cell}.forward.0" for cell in last),
+        "WithLossCell.backward.0", "_loss_fn.MSELoss.backward.0", "_backbone.Order.backward.0", *backward,
     ]  # fmt: skip
 
 

@@ -69,7 +69,11 @@ class Reading:
         often as it is called. `backward`: in which the first gradient of each comes."""
         found: list[int] = []
         for root in self._roots:
+            if backward:
+                found.append(id(root))
             self._walk(root, found, backward, 0)
+            if not backward:
+                found.append(id(root))
         return found
 
     def _walk(self, cell: Any, found: list[int], backward: bool, depth: int) -> None:

@@ -12,10 +12,20 @@ from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.recording.selecting import make_selection
 
 if TYPE_CHECKING:
+    from msprobe.config import Config
     from msprobe.mindspore.session import Session
 
 _MOST_NAMED = 10
 _ITEMS = ("max", "min", "mean", "l2norm")
+
+
+def not_in_graphs(config: Config) -> str:
+    """What to say of a configuration that follows the calls of Python, in graph mode."""
+    what = 'task "structure"' if config.task == "structure" else f'level "{config.level}"'
+    return (
+        f"graph mode: {what} follows the calls that Python makes, so that nothing inside a compiled graph is recorded; there are: "
+        'level "L0" with task "statistics" or "tensor", level "L2", and msprobe.mindspore.save inside of construct'
+    )
 
 
 class StaticDump:
