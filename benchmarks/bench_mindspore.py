@@ -18,10 +18,10 @@ import tempfile
 import time
 from typing import Any
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn
+
 from msprobe.mindspore import PrecisionDebugger
 
 KINDS = [("L0", "statistics"), ("L1", "statistics"), ("mix", "statistics"), ("L0", "tensor")]

@@ -28,8 +28,3 @@ def pytest_runtest_teardown() -> None:
             os.environ[name] = warm_python.ENVIRONMENT[name]
         else:
             os.environ.pop(name, None)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The mark of tests that run scripts in an environment with MindSpore."""
-    config.addinivalue_line("markers", "mindspore: needs MindSpore in an environment of its own (MSPROBE_MINDSPORE_PYTHON)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import logging
 import pickle
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from integrations.ranks import as_torchrun
 from msprobe.errors import MissingPackageError
 from msprobe.integrations import lightning as ours
 from msprobe.integrations.lightning import MsprobeCallback
+from msprobe.integrations.steps import Steps
 from msprobe.pytorch import PrecisionDebugger
 from pytorch.capturing import Run, environment
 
@@ -185,6 +187,39 @@ def test_copies_and_subclasses(tmp_path: Path, run: Run) -> None:
     assert run.steps == [0, 1, 2]
 
 
+def test_the_same_callback_twice_in_the_list(tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    twice = callback(tmp_path, evaluation=True)
+    trainer(FIRST, tmp_path, twice, twice, accumulate_grad_batches=2, val_check_interval=1, limit_val_batches=1).fit(
+        module(), loader(), loader()
+    )
+    assert forwards(run)[0] == 3  # two batches, and the validation in between
+    assert [record.message for record in caplog.records if record.name == "msprobe" and record.levelno >= logging.WARNING] == []
+
+
+def test_an_error_of_ours_does_not_end_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("planted")
+
+    for name in ("begin", "end", "pause", "count_from", "explain"):
+        monkeypatch.setattr(Steps, name, fails)
+    made = trainer(FIRST, tmp_path, callback(tmp_path), accumulate_grad_batches=2)
+    made.fit(module(), loader(), loader())
+    assert made.global_step == 2
+    assert "recording failed in MsprobeCallback.on_train_batch_start, the training goes on: RuntimeError('planted')" in caplog.text
+
+
+def test_a_process_that_handed_the_callback_to_others_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As ddp_spawn does: this process records nothing itself."""
+    pickle.dumps(callback(tmp_path))
+    session = PrecisionDebugger._session
+    assert session is not None
+    session.at_exit()
+    assert "nothing was recorded" in caplog.text
+    assert "copies of MsprobeCallback may have recorded in processes that this one has started" in caplog.text
+
+
 def test_a_checkpoint_holds_nothing_of_it(tmp_path: Path) -> None:
     made = trainer(FIRST, tmp_path, callback(tmp_path), limit_train_batches=1)
     made.fit(module(), loader())
@@ -194,7 +229,7 @@ def test_a_checkpoint_holds_nothing_of_it(tmp_path: Path) -> None:
 
 def test_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "_PACKAGES", ("no_such_package.pytorch",))
-    with pytest.raises(MissingPackageError, match=r"pip install 'msprobe\[lightning\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install lightning"):
         MsprobeCallback()
 
 

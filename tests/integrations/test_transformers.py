@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import inspect
 import json
 import logging
 import pickle
@@ -19,10 +21,11 @@ from pytorch.capturing import Run
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 from integrations.ranks import as_torchrun
 from integrations.trainers import Data, Losses, Net, outcome, trainer
+from msprobe.integrations.steps import Steps
 from msprobe.integrations.transformers import MsprobeCallback
 
 
@@ -200,6 +203,109 @@ def test_added_later_and_twice(tmp_path: Path, run: Run) -> None:
     assert run.steps == [0, 1] and [forwards(run, step) for step in run.steps] == [1, 1]
 
 
+def test_the_same_callback_twice_in_the_list(tmp_path: Path, run: Run) -> None:
+    twice = callback(tmp_path)
+    trainer(tmp_path, twice, twice, max_steps=2).train()
+    assert [forwards(run, step) for step in run.steps] == [1, 1]
+
+
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    """It does not tell its length: the Trainer knows no last batch of an epoch."""
+
+    def __iter__(self) -> Any:
+        data = Data()
+        return (data[index] for index in range(len(data)))
+
+
+@pytest.mark.parametrize(("evaluation", "expected"), [(False, [4, 6]), (True, [4, 8])])
+def test_micro_batches_whose_gradients_the_next_epoch_uses(tmp_path: Path, run: Run, evaluation: bool, expected: list[int]) -> None:
+    """Epochs of six batches in steps of four: the rest of an epoch belongs to the next optimizer step, and what comes between too."""
+    found = []
+    for callbacks in ([], [callback(tmp_path, evaluation=evaluation)]):
+        losses = Losses()
+        made = trainer(
+            tmp_path, losses, *callbacks, gradient_accumulation_steps=4, max_steps=2, eval_strategy="epoch" if evaluation else "no"
+        )
+        made.train_dataset = Stream()
+        made.train()
+        found.append(outcome(made, losses))
+    assert found[0] == found[1]
+    assert [forwards(run, step) for step in run.steps][:2] == expected
+    assert is_off(made.model)
+
+
+def test_the_methods_of_the_trainer_are_their_own_again(tmp_path: Path) -> None:
+    """As soon as no callback is there any more; and while one is, they have the signature that they had."""
+    gc.collect()
+    methods = [vars(Trainer)[name] for name in ("train", "evaluation_loop")]
+    before = [(method.__code__, dict(vars(method)), inspect.signature(method)) for method in methods]
+    made = callback(tmp_path)
+    copies = [copy.deepcopy(made), pickle.loads(pickle.dumps(made))]
+    assert [inspect.signature(method) for method in methods] == [signature for _, _, signature in before]
+    del made
+    gc.collect()
+    assert all(method.__code__ is not code for method, (code, _, _) in zip(methods, before, strict=True))
+    copies.clear()
+    gc.collect()
+    assert [(method.__code__, dict(vars(method)), inspect.signature(method)) for method in methods] == before
+
+
+def test_methods_of_the_trainer_that_others_wrap(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after the callback is made."""
+
+    def wrap(name: str) -> None:
+        inner = vars(Trainer)[name]
+        monkeypatch.setattr(Trainer, name, lambda self, *args, **kwargs: inner(self, *args, **kwargs))
+
+    kept = []
+    for _ in range(2):
+        for name in ("train", "evaluation_loop"):
+            wrap(name)
+        kept.append(callback(tmp_path, evaluation=True))
+    for name in ("train", "evaluation_loop"):
+        wrap(name)
+    made = trainer(tmp_path, kept[0], max_steps=2)
+    made.train()
+    made.evaluate()
+    assert [forwards(run, step) for step in run.steps] == [1, 1, 1, 1]
+    assert is_off(made.model)
+
+
+def test_an_error_of_ours_does_not_end_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("planted")
+
+    made = trainer(tmp_path, callback(tmp_path, evaluation=True), max_steps=2)
+    for name in ("begin", "end", "pause", "count_from"):
+        monkeypatch.setattr(Steps, name, fails)
+    made.train()
+    made.evaluate()
+    assert made.state.global_step == 2
+    assert "recording failed in MsprobeCallback.on_step_begin, the training goes on: RuntimeError('planted')" in caplog.text
+
+
+def test_a_training_inside_of_another_one(tmp_path: Path, run: Run) -> None:
+    """The outer Trainer is known again afterwards, with the wrapper of its model."""
+    shared = callback(tmp_path)
+    inner = trainer(tmp_path, shared, max_steps=1)
+
+    wrapped = []
+
+    class Watches(TrainerCallback):  # type: ignore[misc]
+        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+            inner.train()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            wrapped.append(shared._model(None))
+
+    outer = trainer(tmp_path, shared, Watches(), max_steps=1)
+    outer.train()
+    assert wrapped == [outer.model_wrapped]
+    assert [forwards(run, step) for step in run.steps] == [1, 1]
+
+
 def test_a_trainer_without_it_is_left_alone(tmp_path: Path, run: Run) -> None:
     callback(tmp_path)
     made = trainer(tmp_path)
@@ -247,7 +353,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 def test_a_missing_package_is_one_message() -> None:
     from msprobe.integrations import steps
 
-    with pytest.raises(ImportError, match=r"pip install 'msprobe\[transformers\]'") as caught:
+    with pytest.raises(ImportError, match=r"pip install transformers") as caught:
         steps.needed("no_such_package", "transformers")
     assert isinstance(caught.value, MissingPackageError) and isinstance(caught.value, MsprobeException)
 

@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn
+
 from msprobe.mindspore import PrecisionDebugger
 
 ms.set_context(mode=ms.GRAPH_MODE)

@@ -6,9 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn, ops
 
 ms.set_context(mode=ms.GRAPH_MODE)

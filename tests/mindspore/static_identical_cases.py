@@ -8,14 +8,14 @@ import logging
 import sys
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
 import static_nets
+from mindspore import nn
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Model
 from static_nets import Order, data, made, train
 
-import mindspore as ms
-from mindspore import nn
 from msprobe.mindspore import MsprobeStep, PrecisionDebugger
 
 ms.set_device("CPU")

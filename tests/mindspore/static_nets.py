@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 WIDTH = 8

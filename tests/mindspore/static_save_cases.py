@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn, ops
+
 from msprobe.mindspore import save, save_grad, step
 
 ms.set_device("CPU")

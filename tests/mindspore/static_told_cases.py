@@ -7,10 +7,10 @@ import logging
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn
+
 from msprobe.mindspore import PrecisionDebugger
 from msprobe.mindspore.static_dump import wrapping
 

@@ -41,19 +41,48 @@ from msprobe.pytorch.dump import (
 )
 from msprobe.pytorch.dump.api_dump import api_table, call_form, mode, operators
 from msprobe.pytorch.dump.module_dump import hooks, naming
-from msprobe.recording import calls, counters, place, selecting, selection, stacks
+from msprobe.recording import (
+    calling_place,
+    calls,
+    counters,
+    meta,
+    place,
+    saved_nesting,
+    selecting,
+    selection,
+    session,
+    stacks,
+    step,
+    step_of_calls,
+    tally,
+    unrecorded,
+)
+from msprobe.recording import plain_values as values_of_all
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.flusher import flusher
 
 ROOMS: list[ModuleType] = [
     *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
-    *(parameter_gradients, plain_values, recorder),
+    *(
+        parameter_gradients,
+        plain_values,
+        values_of_all,
+        calling_place,
+        recorder,
+        step,
+        step_of_calls,
+        unrecorded,
+        tally,
+        meta,
+        session,
+        saved_nesting,
+    ),
     *(step_record, tensor_saver, unusual, window, api_table, call_form, mode, operators, hooks, naming, calls, counters, selection, stacks),
 ]
 # What user code calls first: an error inside these is caught inside these, so they cannot be replaced as a whole.
 ENTRANCES = {
     "PrecisionDebugger",
-    "_contained",
+    "contained",
     "Recorder.api",
     "Recorder.module_before",
     "Recorder.module_after",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import os
@@ -17,7 +18,7 @@ import torch.nn as nn
 from capturing import Run, configured
 
 from msprobe.errors import UsageError
-from msprobe.pytorch import PrecisionDebugger
+from msprobe.pytorch import PrecisionDebugger, torch_internals
 
 
 def net(width: int = 3) -> nn.Sequential:
@@ -218,6 +219,24 @@ def test_the_model_of_a_method(debugger: PrecisionDebugger, run: Run) -> None:
         Training.by_argument(X)  # type: ignore[call-arg]  # the function's own complaint
 
 
+def test_a_model_among_further_arguments(debugger: PrecisionDebugger, run: Run) -> None:
+    @debugger.record("model")
+    def train(**given: Any) -> None:
+        given["model"](X)
+
+    model = net()
+    train(model=model, x=X)
+    with pytest.raises(UsageError, match='called without an argument "model"'):
+        train(x=X)
+
+    @debugger.record("model")
+    def by_keyword(x: torch.Tensor, **given: Any) -> None:
+        given["model"](x)
+
+    by_keyword(X, model=model)
+    assert [linears(run, step) for step in range(2)] == [1, 1]
+
+
 def test_what_is_no_function(debugger: PrecisionDebugger) -> None:
     model = net()
 
@@ -368,6 +387,62 @@ def test_async_functions(debugger: PrecisionDebugger, run: Run) -> None:
     assert [linears(run, step) for step in range(4)] == [2, 4, 1, 1]
     session = PrecisionDebugger._session
     assert session is not None and not session.on
+
+
+def test_objects_that_are_called_like_async_functions(debugger: PrecisionDebugger, run: Run) -> None:
+    class Train:
+        async def __call__(self, model: nn.Module) -> None:
+            await asyncio.sleep(0)
+            model(X)
+
+    asyncio.run(debugger.record("model")(Train())(net()))  # type: ignore[arg-type]
+    assert linears(run) == 1
+
+
+def test_a_decorator_that_hides_an_async_function_is_told(debugger: PrecisionDebugger, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    model = net()
+
+    def hides(function: Any) -> Any:
+        return functools.wraps(function)(lambda: function())
+
+    @debugger.record(model)
+    @hides
+    async def train() -> None:
+        model(X)
+
+    @debugger.record(model)
+    @hides
+    def batches() -> Iterator[Any]:
+        yield model(X)
+
+    asyncio.run(train())
+    asyncio.run(train())
+    assert len(list(batches())) == 1
+    told = [text for text in warnings_of(caplog) if "its code runs when the step is over" in text]
+    assert ["coroutine" in text for text in told] == [True, False]
+
+
+def test_an_error_of_ours_while_another_thread_enters(debugger: PrecisionDebugger, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("planted")
+
+    model, done = net(), []
+
+    def second() -> None:
+        with debugger.record(model):
+            done.append(model(X))
+
+    with debugger.record(model):
+        for name in ("modes_of_this_thread", "remove_mode"):
+            with monkeypatch.context() as patch:
+                patch.setattr(torch_internals, name, fails)
+                thread = threading.Thread(target=second)
+                thread.start()
+                thread.join(20)
+    assert len(done) == 2
+    with debugger.record(model):
+        model(X)
+    assert linears(run, 1) == 1
 
 
 def test_threads_that_overlap_are_one_step(debugger: PrecisionDebugger, run: Run) -> None:

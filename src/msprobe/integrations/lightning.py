@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from msprobe.errors import MissingPackageError
-from msprobe.integrations.steps import Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from msprobe.integrations.steps import RecordsSteps, contained
 
 __all__ = ["MsprobeCallback"]
 
@@ -33,7 +30,7 @@ def _bases() -> tuple[Any, ...]:
     if not loaded:
         loaded = [name for name in _PACKAGES if importlib.util.find_spec(name.partition(".")[0]) is not None][:1]
     if not loaded:
-        raise MissingPackageError("neither lightning nor pytorch_lightning is installed: pip install 'msprobe[lightning]'")
+        raise MissingPackageError("neither lightning nor pytorch_lightning is installed: pip install lightning")
     return tuple(importlib.import_module(name).Callback for name in loaded)
 
 
@@ -56,7 +53,7 @@ def _again(cls: Any, state: dict[str, Any]) -> Any:
     return made
 
 
-class MsprobeCallback:
+class MsprobeCallback(RecordsSteps):
     """Records the training steps of a Lightning Trainer.
 
     A step is one batch, or as many as gradients are accumulated over (`accumulate_grad_batches`, or optimizers that the user steps), with
@@ -81,20 +78,7 @@ class MsprobeCallback:
         made._original = cls
         return made
 
-    def __init__(
-        self,
-        config_path: str | None = None,
-        *,
-        debugger: Any = None,
-        task: str | None = None,
-        dump_path: str | None = None,
-        level: str | None = None,
-        step: Iterable[int | str] | None = None,
-        evaluation: bool = False,
-    ) -> None:
-        fields = {"config_path": config_path, "task": task, "dump_path": dump_path, "level": level, "step": step}
-        self._steps = Steps(debugger, fields)
-        self._evaluation = evaluation
+    def _prepare(self) -> None:
         self._counting = self._accumulating = self._stepped = False
         self._done = 0
         self._watching: Any = None
@@ -103,6 +87,7 @@ class MsprobeCallback:
         return _again, (self._original, {**self.__dict__, "_watching": None})
 
     # --- training -------------------------------------------------------------------------------------------------------------------
+    @contained
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._end()
         self._counting = False
@@ -112,6 +97,7 @@ class MsprobeCallback:
     def _optimizer_stepped(self, *_: Any) -> None:
         self._stepped = True
 
+    @contained
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if not self._counting:  # only here is known what was done before the checkpoint
             self._counting = True
@@ -122,6 +108,7 @@ class MsprobeCallback:
             self._stepped, self._done = False, trainer.global_step
             self._steps.begin(_model(trainer, pl_module))
 
+    @contained
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # GradScaler leaves a step out that Lightning counts; an optimizer that the user calls past Lightning is counted by nobody else.
         if self._stepped or trainer.global_step != self._done:
@@ -131,16 +118,20 @@ class MsprobeCallback:
             self._accumulating = True
             self._steps.pause()  # gradients are accumulated; the loader and validation come in between
 
+    @contained
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self._accumulating = False
         self._steps.end()  # batches that no optimizer step came for
 
+    @contained
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._end()
 
+    @contained
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._end(exception)
 
+    @contained
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._end()
 
@@ -152,6 +143,7 @@ class MsprobeCallback:
             watching.remove()
 
     # --- validation, test, prediction -----------------------------------------------------------------------------------------------
+    @contained
     def _batch_begins(self, trainer: Any, pl_module: Any) -> None:
         if trainer.sanity_checking:
             return
@@ -162,6 +154,7 @@ class MsprobeCallback:
         else:
             self._steps.begin(_model(trainer, pl_module))
 
+    @contained
     def _batch_ends(self, trainer: Any) -> None:
         if trainer.sanity_checking or not self._evaluation:
             return

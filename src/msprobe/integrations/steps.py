@@ -1,16 +1,23 @@
-"""What the callbacks of training frameworks share: when a step begins, pauses and ends, and which number it has."""
+"""What the callbacks of training frameworks share: their arguments, and when a step begins, pauses and ends, and which number it has."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msprobe.errors import MissingPackageError, UsageError
+from msprobe.contain import let_through
+from msprobe.errors import MissingPackageError, MsprobeException, UsageError
 from msprobe.log import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from msprobe.pytorch.recording_context import Recording
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _FIELDS = ("config_path", "task", "dump_path", "level", "step")
 
@@ -26,7 +33,46 @@ def needed(package: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise  # it is there, and misses something itself
-        raise MissingPackageError(f"{package} is not installed, and MsprobeCallback is for it: pip install 'msprobe[{extra}]'") from None
+        raise MissingPackageError(f"{package} is not installed, and MsprobeCallback is for it: pip install {extra}") from None
+
+
+def contained(event: F) -> F:
+    """An event of a callback: a mistake of the user's is told, one of ours only logged: the training goes on."""
+
+    @functools.wraps(event)
+    def made(*args: Any, **kwargs: Any) -> None:
+        try:
+            event(*args, **kwargs)
+        except MsprobeException:
+            raise
+        except Exception as error:
+            let_through(error)
+            logger.error(f"recording failed in {event.__qualname__}, the training goes on: {error!r}", exc_info=logger.isEnabledFor(10))
+
+    return made  # type: ignore[return-value]
+
+
+class RecordsSteps:
+    """What every MsprobeCallback is constructed from."""
+
+    def __init__(
+        self,
+        config_path: str | None = None,
+        *,
+        debugger: Any = None,
+        task: str | None = None,
+        dump_path: str | None = None,
+        level: str | None = None,
+        step: Iterable[int | str] | None = None,
+        evaluation: bool = False,
+    ) -> None:
+        fields = {"config_path": config_path, "task": task, "dump_path": dump_path, "level": level, "step": step}
+        self._steps = Steps(debugger, fields)
+        self._evaluation = evaluation
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What a framework's callback needs besides."""
 
 
 class Steps:
@@ -54,12 +100,19 @@ class Steps:
         self._fields = {name: fields[name] for name in given}
         self._has_own = debugger is None
         self._recording: Recording | None = None
+        self.paused = False
+        """Whether a step has begun that `pause` has interrupted."""
         self._told_missing = False
         if self._has_own:
             PrecisionDebugger(**self._fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_recording": None}
+        from msprobe.pytorch import PrecisionDebugger
+
+        session = PrecisionDebugger._session
+        if session is not None and not session.why_nothing:
+            session.why_nothing = "copies of MsprobeCallback may have recorded in processes that this one has started"
+        return {**self.__dict__, "_recording": None, "paused": False}
 
     def _session(self) -> Any:
         """The session of this process; None, and told once, where there is none that records here."""
@@ -109,18 +162,23 @@ class Steps:
         if self._recording is not None:
             from msprobe.pytorch import PrecisionDebugger
 
+            self.paused = True
             PrecisionDebugger.stop()
 
     def go_on(self, model: Any) -> None:
-        """After `pause`."""
-        if self._recording is not None:
+        """After `pause`; nothing happens where the step is not interrupted, or another callback has gone on already."""
+        if self.paused:
             from msprobe.pytorch import PrecisionDebugger
 
-            PrecisionDebugger.start(model)
+            self.paused = False
+            session = PrecisionDebugger._session
+            if session is not None and not session.on:
+                PrecisionDebugger.start(model)
 
     def end(self, error: BaseException | None = None) -> None:
         """The step that is running ends, if there is one."""
         recording, self._recording = self._recording, None
+        self.paused = False
         if recording is not None:
             recording.end(error)
 

@@ -6,13 +6,13 @@ Trainer(..., callbacks=[MsprobeCallback(config_path="config.json")])
 from __future__ import annotations
 
 import weakref
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from msprobe.integrations.steps import Steps, needed
+from msprobe.integrations.steps import RecordsSteps, contained, needed
+from msprobe.integrations.watched_methods import WatchedMethods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 __all__ = ["MsprobeCallback"]
 
@@ -20,7 +20,7 @@ _transformers: Any = needed("transformers", "transformers")
 _Base: Any = _transformers.TrainerCallback
 
 
-class MsprobeCallback(_Base):  # type: ignore[misc]
+class MsprobeCallback(RecordsSteps, _Base):  # type: ignore[misc]
     """Records the training steps of a Trainer.
 
     A step has all its micro-batches (gradient accumulation), clipping and the optimizer in it; its number is the `global_step` that the
@@ -36,26 +36,18 @@ class MsprobeCallback(_Base):  # type: ignore[misc]
         ConfigError, UsageError: as PrecisionDebugger.
     """
 
-    def __init__(
-        self,
-        config_path: str | None = None,
-        *,
-        debugger: Any = None,
-        task: str | None = None,
-        dump_path: str | None = None,
-        level: str | None = None,
-        step: Iterable[int | str] | None = None,
-        evaluation: bool = False,
-    ) -> None:
-        fields = {"config_path": config_path, "task": task, "dump_path": dump_path, "level": level, "step": step}
-        self._steps = Steps(debugger, fields)
-        self._evaluation = evaluation
+    def _prepare(self) -> None:
         self._trainer: Callable[[], Any] = _nobody
+        self._at: int | None = None
         self._evaluates = False
-        _watch_trainer()
+        _trainer_methods.tell(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_trainer": _nobody}
+        return {**self.__dict__, "_trainer": _nobody, "_evaluates": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _trainer_methods.tell(self)
 
     def _model(self, model: Any) -> Any:
         """The outermost wrapper of the model."""
@@ -63,28 +55,41 @@ class MsprobeCallback(_Base):  # type: ignore[misc]
         wrapped = getattr(trainer, "model_wrapped", None)
         return model if wrapped is None else wrapped
 
+    @contained
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         self._steps.end()  # a training that ran out of memory begins anew with smaller batches (auto_find_batch_size)
         self._steps.count_from(state.global_step)
 
+    @contained
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        self._steps.begin(self._model(model))
+        if self._steps.running and self._at == state.global_step:
+            self._steps.go_on(self._model(model))  # after micro-batches that were left over; or it is in the list of callbacks twice
+        else:
+            self._at = state.global_step
+            self._steps.begin(self._model(model))
 
+    @contained
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self._steps.end()
 
+    @contained
     def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self._steps.end()  # micro-batches that the last optimizer step has left over
+        self._steps.pause()  # micro-batches are left over: their gradients are in the optimizer's next step, an epoch later
 
+    @contained
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self._steps.end()
 
+    @contained
     def on_prediction_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if self._evaluates:
             self._steps.end()
 
     def run_train(self, trainer: Any, run: Callable[[], Any]) -> Any:
         """Trainer.train is called: `run` does what it does."""
+        outer = self._trainer
+        if outer() is trainer:
+            return run()
         self._trainer = weakref.ref(trainer)
         error: BaseException | None = None
         try:
@@ -93,18 +98,25 @@ class MsprobeCallback(_Base):  # type: ignore[misc]
             error = raised
             raise
         finally:
-            self._steps.end(error)
-            self._trainer = _nobody
+            self._end(error)
+            self._trainer = outer
+
+    @contained
+    def _end(self, error: BaseException | None) -> None:
+        self._steps.end(error)
 
     def run_evaluation(self, trainer: Any, run: Callable[[], Any]) -> Any:
         """Trainer.evaluation_loop is called, for evaluate() and predict()."""
         if not self._evaluation:
             self._steps.explain("evaluate() and predict() are recorded by MsprobeCallback(evaluation=True) only")
             return run()
-        if self._steps.running:
-            return run()  # inside a training step, and part of it
+        if self._steps.paused:
+            return self._inside_of_step(trainer, run)
+        if self._evaluates or self._steps.running:
+            return run()  # inside another one, or inside a training step, and part of it
         model = trainer.model
 
+        @contained
         def begin(*_: Any) -> None:
             if self._evaluates and not self._steps.running:
                 self._steps.begin(model)
@@ -120,50 +132,45 @@ class MsprobeCallback(_Base):  # type: ignore[misc]
         finally:
             self._evaluates = False
             handle.remove()
-            self._steps.end(error)
+            self._end(error)
+
+    def _inside_of_step(self, trainer: Any, run: Callable[[], Any]) -> Any:
+        """Micro-batches of an optimizer step are still to come, in the next epoch."""
+        self._go_on(trainer)
+        try:
+            return run()
+        finally:
+            self._pause()
+
+    @contained
+    def _go_on(self, trainer: Any) -> None:
+        self._steps.go_on(self._model(trainer.model))
+
+    @contained
+    def _pause(self) -> None:
+        self._steps.pause()
 
 
 def _nobody() -> None:
     """Stands for the Trainer while none is training."""
 
 
-def _watch_trainer() -> None:
-    """A callback is told neither when a training ends by an exception nor when an evaluation begins: two methods of Trainer tell it.
+def _told(run_name: str) -> Callable[[Any, Callable[[], Any]], Any]:
+    """Calls this method of every MsprobeCallback of the Trainer, one around the other, and inside of them what the Trainer does."""
 
-    The methods stay the objects that they are, only their code is exchanged; without an MsprobeCallback they do what they did.
-    """
-    from msprobe.pytorch.dump.api_dump.exchanged import exchanged
-
-    for name, handler in _HANDLERS.items():
-        function = vars(_transformers.Trainer).get(name)
-        if isinstance(function, FunctionType):
-            entry = exchanged(function)
-            entry.remove(handler)
-            entry.renew()
-            entry.add(handler)
-
-
-def _handler(name: str, run_name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
-    def handler(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from msprobe.pytorch.dump.api_dump.exchanged import exchanged
-
-        original = exchanged(vars(_transformers.Trainer)[name]).original
-
-        def run() -> Any:
-            return original(*args, **kwargs)
-
-        trainer = args[0] if args else kwargs.get("self")
+    def around(trainer: Any, run: Callable[[], Any]) -> Any:
         callbacks = getattr(getattr(trainer, "callback_handler", None), "callbacks", ())
         for callback in callbacks:
             if isinstance(callback, MsprobeCallback):
                 run = _inside(getattr(callback, run_name), trainer, run)
         return run()
 
-    return handler
+    return around
 
 
 def _inside(outer: Callable[[Any, Callable[[], Any]], Any], trainer: Any, run: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: outer(trainer, run)
 
 
-_HANDLERS = {"train": _handler("train", "run_train"), "evaluation_loop": _handler("evaluation_loop", "run_evaluation")}
+_trainer_methods = WatchedMethods(_transformers.Trainer, {"train": _told("run_train"), "evaluation_loop": _told("run_evaluation")})
+"""A callback is told neither when a training ends by an exception nor when an evaluation begins: two methods of Trainer tell it."""

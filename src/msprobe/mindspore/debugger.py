@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-from collections.abc import Iterable
 from typing import Any
 
-from msprobe.config import Config, load_config
-from msprobe.errors import UsageError
-from msprobe.log import logger
+from msprobe.config import load_config
 from msprobe.mindspore.session import Session, contained
+from msprobe.recording.debugger import BaseDebugger
 
 
-def _at_exit(session: Session) -> None:
-    """The interpreter ends; a debugger that another one has replaced says nothing."""
-    if PrecisionDebugger._session is session:
-        session.at_exit()
-
-
-def _forget_in_child() -> None:
-    session = PrecisionDebugger._session
-    if session is not None:
-        session.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
-
-
-class PrecisionDebugger:
+class PrecisionDebugger(BaseDebugger[Session]):
     """Records what every cell and every API call of a training or inference step takes in and gives out.
 
     There is one debugger in a process: constructing a second one gives the first, its arguments are ignored. Every method may also be
@@ -43,37 +23,11 @@ class PrecisionDebugger:
         ConfigError: a field has a value that is not allowed.
     """
 
-    _instance: PrecisionDebugger | None = None
     _session: Session | None = None
 
-    def __new__(
-        cls,
-        config_path: str | None = None,
-        task: str | None = None,
-        dump_path: str | None = None,
-        level: str | None = None,
-        step: Iterable[int | str] | None = None,
-    ) -> PrecisionDebugger:
-        if PrecisionDebugger._instance is None:
-            config = load_config(config_path, framework="mindspore", task=task, dump_path=dump_path, level=level, step=step)
-            PrecisionDebugger._session = Session(config)
-            atexit.register(_at_exit, PrecisionDebugger._session)
-            PrecisionDebugger._instance = super().__new__(cls)
-        elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):
-            logger.warning("there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored")
-        return PrecisionDebugger._instance
-
     @classmethod
-    def _current(cls) -> Session:
-        session = PrecisionDebugger._session
-        if session is None:
-            raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
-        return session
-
-    @property
-    def config(self) -> Config:
-        """The configuration that holds: `debugger.config.level`, `.dump_path`, `.task`."""
-        return self._current().config
+    def _make_session(cls, config_path: str | None, arguments: dict[str, Any]) -> Session:
+        return Session(load_config(config_path, framework="mindspore", **arguments))
 
     @classmethod
     def start(cls, model: Any = None, rank_id: int | None = None) -> None:
@@ -120,16 +74,3 @@ class PrecisionDebugger:
         session = cls._current()
         with session.lock:
             contained(lambda: session.saving.save(variable, name, save_backward), session)
-
-    @classmethod
-    def set_init_step(cls, step: int) -> None:
-        """Count steps from `step` on. Call it before the training loop.
-
-        Raises:
-            UsageError: `step` is not an integer of 0 or more.
-        """
-        session = cls._current()
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise UsageError(f"set_init_step(step): step is {step!r}; allowed: an integer of 0 or more")
-        with session.lock:
-            session.number = step

@@ -1,6 +1,5 @@
 """Every private name of MindSpore that we touch, and nothing else. What a release lacks is None: the feature that needs it says so."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from importlib import import_module

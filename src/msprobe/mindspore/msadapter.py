@@ -3,7 +3,6 @@
 It is looked for among what the user has imported, and never imported here.
 """
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import sys

@@ -1,16 +1,9 @@
-"""Which rank this process is, which line called us, and waiting for what still runs."""
+"""Which rank this process is, and waiting for what still runs."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
-
-import os
-import sys
-from types import FrameType
 
 from msprobe.contain import let_through
 from msprobe.mindspore.mindspore_internals import synchronize
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def current_rank() -> int | None:
@@ -22,14 +15,6 @@ def current_rank() -> int | None:
     except Exception as error:
         let_through(error)
         return None
-
-
-def calling_place() -> str:
-    """`/home/you/train.py:12`, the innermost line outside of msprobe, "" where there is none."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 def wait_for_device() -> Exception | None:

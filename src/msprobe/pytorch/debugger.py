@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from msprobe.config import Config
-from msprobe.errors import UsageError
 from msprobe.format import isolation, trial
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
@@ -18,6 +14,7 @@ from msprobe.pytorch.recording_context import Recording
 from msprobe.pytorch.session import Model, Session, contained
 from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
 from msprobe.pytorch.torch_internals import while_tracing
+from msprobe.recording.debugger import BaseDebugger
 
 
 @while_tracing
@@ -53,36 +50,7 @@ def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
     return IsolatedSession(orders)
 
 
-def _at_exit(session: Session) -> None:
-    """The interpreter ends; a debugger that another one has replaced says nothing."""
-    if PrecisionDebugger._session is session:
-        session.at_exit()
-
-
-def _forget_in_child() -> None:
-    """A forked child (a data loader's worker) records nothing: everything of ours is switched off there."""
-    session = PrecisionDebugger._session
-    if session is None:
-        return
-    window, session.window = session.window, None
-    tokens, session.tokens = session.tokens, None
-    if tokens is not None:
-        tokens.forget()
-    session.recorder.step = session.step = None
-    session.lock = threading.RLock()  # another thread may have held it, and is not here to give it back
-    session.saving.forget()
-    override, session.override = session.override, None
-    if override is not None:
-        override.forget()
-    if window is not None:
-        window.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
-
-
-class PrecisionDebugger:
+class PrecisionDebugger(BaseDebugger[Session]):
     """Records what every module and every API call of a training or inference step takes in and gives out.
 
     There is one debugger in a process: constructing a second one gives the first, its arguments are ignored. Every method may also be
@@ -96,42 +64,21 @@ class PrecisionDebugger:
         ConfigError: a field has a value that is not allowed.
     """
 
-    _instance: PrecisionDebugger | None = None
     _session: Session | None = None
     _stand_in: Callable[[], None] | None = None
     """Ends what `msprobe run` records: a debugger of the script's own goes before it."""
 
-    def __new__(
-        cls,
-        config_path: str | None = None,
-        task: str | None = None,
-        dump_path: str | None = None,
-        level: str | None = None,
-        step: Iterable[int | str] | None = None,
-    ) -> PrecisionDebugger:
-        if PrecisionDebugger._instance is None:
-            stand_in, PrecisionDebugger._stand_in = PrecisionDebugger._stand_in, None
-            if stand_in is not None:
-                stand_in()
-            arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
-            PrecisionDebugger._session = _session(config_path, arguments)
-            atexit.register(_at_exit, PrecisionDebugger._session)
-            PrecisionDebugger._instance = super().__new__(cls)
-        elif any(argument is not None for argument in (config_path, task, dump_path, level, step)):
-            logger.warning("there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored")
-        return PrecisionDebugger._instance
+    @classmethod
+    def _make_session(cls, config_path: str | None, arguments: dict[str, Any]) -> Session:
+        stand_in, PrecisionDebugger._stand_in = PrecisionDebugger._stand_in, None
+        if stand_in is not None:
+            stand_in()
+        return _session(config_path, arguments)
 
     @classmethod
-    def _current(cls) -> Session:
-        session = PrecisionDebugger._session
-        if session is None:
-            raise UsageError("there is no PrecisionDebugger yet: construct one first, PrecisionDebugger(config_path=...)")
-        return session
-
-    @property
-    def config(self) -> Config:
-        """The configuration that holds now: `debugger.config.level`, `.dump_path`, `.task`."""
-        return self._current().config
+    def _in_step(cls) -> bool:
+        """Whether the running step is recorded, so that `_note` has a place."""
+        return cls._current().step is not None
 
     @classmethod
     def _note(cls, key: str, value: Any) -> None:
@@ -191,19 +138,6 @@ class PrecisionDebugger:
             UsageError: as start(); when it is entered.
         """
         return Recording(cls, model, token_range, rank_id)
-
-    @classmethod
-    def set_init_step(cls, step: int) -> None:
-        """Count steps from `step` on. Call it before the training loop.
-
-        Raises:
-            UsageError: `step` is not an integer of 0 or more.
-        """
-        session = cls._current()
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise UsageError(f"set_init_step(step): step is {step!r}; allowed: an integer of 0 or more")
-        with session.lock:
-            session.number = step
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:

@@ -61,12 +61,11 @@ def _by_name(name: str, function: Callable[..., Any]) -> ModelOf:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise UsageError(f'record("{name}"): what the arguments of {shown} are called is not known; give the model itself') from None
-    owner = first
-    if first not in signature.parameters:
-        names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        if not names:
-            raise UsageError(f'record("{name}"): {shown} has no argument "{first}", and no first argument with such an attribute')
-        owner, attributes = names[0], [first, *attributes]
+    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    others = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+    known = first in signature.parameters
+    if not known and not names and others is None:
+        raise UsageError(f'record("{name}"): {shown} has no argument "{first}", and no first argument with such an attribute')
 
     def look_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         try:
@@ -74,13 +73,21 @@ def _by_name(name: str, function: Callable[..., Any]) -> ModelOf:
         except TypeError:
             return None
         bound.apply_defaults()
-        value = bound.arguments[owner]
-        path = owner
-        for attribute in attributes:
+        given = bound.arguments
+        if not known and others is not None and first in given[others]:
+            given = given[others]
+        if first in given:
+            path, rest = first, attributes
+        elif names:
+            path, rest = names[0], [first, *attributes]
+        else:
+            raise UsageError(f'record("{name}"): {shown} was called without an argument "{first}"')
+        value = given[path]
+        for attribute in rest:
             try:
                 value = getattr(value, attribute)
             except AttributeError:
-                no_argument = f'no argument is called "{first}", and ' if owner != first else ""
+                no_argument = f'no argument is called "{first}", and ' if len(rest) > len(attributes) else ""
                 where = f'{no_argument}"{path}" ({type(value).__name__}) has no attribute "{attribute}"'
                 raise UsageError(f'record("{name}"): in {shown}, {where}') from None
             path = f"{path}.{attribute}"

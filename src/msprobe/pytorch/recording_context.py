@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msprobe.errors import MsprobeException, UsageError
@@ -33,10 +33,15 @@ _NO_FUNCTION = (
 
 
 class OpenRecordings:
-    """The record() of a process that are open, all threads together. Every method is called under the session's lock."""
+    """The record() of a process that are open, all threads together. Every method is called under the session's lock.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        contained: runs what is ours alone; an error there is only logged.
+    """
+
+    def __init__(self, session: Session, contained: Callable[[Callable[[], None]], None]) -> None:
         self._session = session
+        self._contained = contained
         self._open = 0
         self._threads: dict[int, int] = {}
         self._model: Any = None
@@ -50,7 +55,7 @@ class OpenRecordings:
         """One more; the first calls `start`. Nothing is counted if that raises."""
         session = self._session
         if self._open:
-            self._join(model)
+            self._contained(lambda: self._join(model))
         else:
             self._by_hand = session.on
             if self._by_hand:
@@ -90,7 +95,7 @@ class OpenRecordings:
             self._threads[thread] = here
         if self._open:
             if here <= 0:
-                self._leave_thread()
+                self._contained(self._leave_thread)
             return
         self._threads.clear()
         self._model = None
@@ -189,13 +194,13 @@ class Recording:
 def _recorded(recording: Recording, function: F, model: ModelOf) -> F:
     """`function` of its own kind (generator, coroutine, ...) with the recording around it."""
     made: Any
-    if inspect.iscoroutinefunction(function):
+    if _is(inspect.iscoroutinefunction, function):
 
         async def made(*args: Any, **kwargs: Any) -> Any:
             with _Call(recording, model, args, kwargs):
                 return await function(*args, **kwargs)
 
-    elif inspect.isasyncgenfunction(function):
+    elif _is(inspect.isasyncgenfunction, function):
 
         async def made(*args: Any, **kwargs: Any) -> Any:
             with _Call(recording, model, args, kwargs):
@@ -217,7 +222,7 @@ def _recorded(recording: Recording, function: F, model: ModelOf) -> F:
                 finally:
                     await inner.aclose()
 
-    elif inspect.isgeneratorfunction(function):
+    elif _is(inspect.isgeneratorfunction, function):
 
         def made(*args: Any, **kwargs: Any) -> Any:
             with _Call(recording, model, args, kwargs):
@@ -227,10 +232,33 @@ def _recorded(recording: Recording, function: F, model: ModelOf) -> F:
 
         def made(*args: Any, **kwargs: Any) -> Any:
             with _Call(recording, model, args, kwargs):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if isinstance(result, Coroutine | Generator | AsyncGenerator):
+                    _tell_later(function, result)
+                return result
 
     recorded: Any = functools.wraps(function)(made)
     return recorded
+
+
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Whether a function, or an object that is called like one, is of this kind."""
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def _tell_later(function: Any, result: Any) -> None:
+    """What is to be recorded has not run yet, and the step ends here: another decorator hides of what kind the function is."""
+    name = getattr(function, "__qualname__", repr(function))
+    if name not in _told_later:
+        _told_later.add(name)
+        kind = type(result).__name__.replace("_", " ")
+        logger.warning(
+            f"record() above {name} records nothing of the {kind} that it gives: its code runs when the step is over; put record() "
+            "directly above the function that is written with async or yield, below its other decorators"
+        )
+
+
+_told_later: set[str] = set()
 
 
 class _Call:

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from msprobe import log, numerics
+from msprobe import log
 from msprobe.config import Config
-from msprobe.contain import let_through
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.pytorch.dump.api_dump.api_table import ApiTable
@@ -24,51 +23,39 @@ from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.distributed import late_rank
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.recorder import Recorder
-from msprobe.pytorch.dump.step_record import StepRecord, Tally
+from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
-from msprobe.pytorch.process import calling_place, current_rank
+from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
 from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
-from msprobe.recording.place import Place
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
+from msprobe.recording.session import BaseSession, check_rank_id, contained
 from msprobe.recording.stacks import StackCache
-from msprobe.recording.unmatched import NamesSeen
 from msprobe.writer import TensorPool
 
-_NO_RANK = '"rank" is set, but this process has no rank (no process group)'
+__all__ = ["Model", "Session", "contained"]
 
 Model: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
 
 
-class Session:
+class Session(BaseSession):
     """The state behind the one debugger of a process."""
 
+    NO_RANK = '"rank" is set, but this process has no rank (no process group)'
+    step: StepRecord | None
+
     def __init__(self, live: LiveConfig) -> None:
-        if not numerics.HAVE_KERNELS:
-            logger.warning("the C kernels were not built when msprobe was installed (no compiler): numpy takes the statistics, more slowly")
-        self.lock = threading.RLock()
-        self.number = 0
-        self.names_seen = NamesSeen()
-        self.place: Place | None = None
+        super().__init__()
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
         self.window: Window | None = None
         self.tokens: TokenRange | None = None
-        self.step: StepRecord | None = None
-        self.late = 0
-        self.ended: list[Tally] = []
-        """Tallies of the latest steps: backward passes that come too late are counted there."""
-        self.told_rank = self.told_model = self.told_last = self.told_started = self.told_forgotten = False
-        self._started_at = ""
-        self.why_nothing = ""
-        """Why the latest start() recorded nothing, for a run that ends without a recorded step."""
-        self.unselected: int | None = None
-        """The rank of this process, where the configuration selects others."""
-        self.pid = os.getpid()
+        self.step = None
         try:
             self._directory = os.getcwd()
         except OSError:  # it has been removed: an absolute dump_path needs none
@@ -84,7 +71,7 @@ class Session:
         self.override: Override | None = None
         """Replaces inputs of modules, where the configuration has `load`."""
         self.saving = Saving(self)
-        self.recordings = OpenRecordings(self)
+        self.recordings = OpenRecordings(self, lambda action: contained(action, self))
         self.use(live.config)
         if not self.enabled:
             logger.info(f'"dump_enable" is false: nothing is recorded until it becomes true in {live.config.source}')
@@ -124,7 +111,7 @@ class Session:
             new, self._next = self._next, None
             try:
                 self.use(new)
-                self.told_model = self.told_last = False
+                self.told -= {"model", "last"}
             except MsprobeException as error:
                 logger.warning(f"{new.source} has changed, and cannot be used; recording goes on as before:\n{error}")
 
@@ -150,15 +137,15 @@ class Session:
     def _start(self, model: Model | None, token_range: Any, rank_id: int | None) -> None:
         if self.config is self._first:
             _check_model(model, self.config)
-        if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
-            raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
+        check_rank_id(rank_id)
         tokens = checked_range(model, token_range) if token_range is not None else None
         if os.getpid() != self.pid:
             return
         if self.on:
-            self._tell_started()
+            if not self.recordings.begins:
+                self.tell_started()
             return
-        self._started_at = calling_place()
+        self.started_at = calling_place()
         began = perf_counter()
         if self.live.watched:
             self.look_at_file()
@@ -176,41 +163,20 @@ class Session:
             self.tokens = TokenRange(model, *tokens, lambda: self._from_hook(begin), lambda: self._from_hook(end))
             self.tokens.start()
 
-    def _tell_started(self) -> None:
-        if not self.told_started and not self.recordings.begins:
-            self.told_started = True
-            logger.warning(
-                f"start() at {calling_place()} changes nothing: recording is on since start() at {self._started_at}, and no stop() came in"
-                " between; end each iteration with stop() and step()"
-            )
-
     def selects(self, rank: int | None, called: str = "start()") -> bool:
         """Whether this step is recorded on this rank; what `load` replaces does not depend on it. `called` asks."""
-        config = self.config
-        if not self.enabled or not config.records:
+        if not self.enabled or not self.config.records or (self.earlier is not None and self.earlier.ended):
             return False
-        if config.step and self.step is None and self.number not in config.step:
-            self.why_nothing = f"{called} was called in none of these"
-            return False
-        if self.earlier is not None and self.earlier.ended:
-            return False
-        if config.rank and rank not in config.rank:
-            self.why_nothing, self.unselected = _NO_RANK, rank
-            if rank is None and not self.told_rank:
-                self.told_rank = True
-                logger.warning(f'{_NO_RANK}, so nothing is recorded; leave "rank" empty')
-            return False
-        return True
+        return super().selects(rank, called)
 
     def _has_model(self, model: Model | None) -> bool:
         """Whether start() was given what a level needs that came while running: then a mistake is told, and the training goes on."""
         try:
             _check_model(model, self.config)
         except UsageError as error:
-            if not self.told_model:
-                self.told_model = True
+            if "model" not in self.told:
                 self.why_nothing = str(error)
-                logger.warning(f"{error}; such a start() records nothing")
+            self.tell_once("model", f"{error}; such a start() records nothing")
             return False
         return True
 
@@ -230,23 +196,13 @@ class Session:
         if self.step is None:
             pool, place = self.pool if self.saves else None, self.place_of(rank)
             self.step = StepRecord(config, self.number, place, make_selection(config, self.names_seen), pool, self.earlier)
-            told = logger.debug if self.ended else logger.info  # once is enough to know what is going on
-            told(f"step {self.number}: recording {config.task} at level {config.level} into {self.step.directory}")
+            self.tell_begun(f"recording {config.task} at level {config.level} into {self.step.directory}")
         self.recorder.step = self.step
         self.step.parameter_gradients.window_open = True
         self.window = Window(self.recorder, self.table, self.spelling)
         hooked = self.window.open(model if config.level != "L1" else None)
         self.step.tally.modules_hooked = max(self.step.tally.modules_hooked, hooked)
         self.step.tally.spent += perf_counter() - began
-
-    def place_of(self, rank: int | None) -> Place:
-        """Where this process writes."""
-        place = self.place
-        if place is None or place.rank != rank or place.root != self.root:
-            if place is not None:
-                place.release()
-            place = self.place = Place(self.root, self.number, rank)
-        return place
 
     def close(self) -> None:
         """Recording is off from here."""
@@ -267,8 +223,7 @@ class Session:
         self.recorder.step = None
         if self.step is not None:
             self.step.parameter_gradients.window_open = False
-            for text in self.step.selection.unmatched():
-                logger.warning(text)
+            self.tell_unmatched(self.step)
             self.step.tally.spent += perf_counter() - began
 
     def stop(self) -> None:
@@ -294,13 +249,8 @@ class Session:
             return  # what became of the range of tokens, or of what is replaced, has been told
         elif not self.enabled:
             logger.info(f'nothing was recorded: "dump_enable" is false in {self.live.config.source}')
-        elif self.unselected is not None:
-            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
         else:
-            steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
-            called = "save()" if self.config.level == "debug" else "start()"
-            why = self.why_nothing or f"is {called} called, in this process?"
-            logger.warning(f"nothing was recorded: {self.number} steps were ended by step(){steps}; {why}")
+            self.tell_nothing("save()" if self.config.level == "debug" else "start()")
 
     def end_step(self) -> None:
         try:
@@ -320,20 +270,41 @@ class Session:
         if step is None:
             return
         try:
-            late_rank.close_step(step, self.place, late=sum(tally.take_late() for tally in self.ended))
+            late_rank.close_step(step, self.place, self.late.take())
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
         if isinstance(step, StepRecord):
-            for text in step.selection.unmatched(ended=True):
-                logger.warning(text)
+            self.tell_unmatched(step, ended=True)
             forgotten = step.forgotten.said(step.step)
-            if forgotten and not self.told_forgotten:
-                self.told_forgotten = True
-                logger.warning(forgotten)
-        self.ended = [*self.ended[-3:], step.tally]
-        if self.config.step and self.number > max(self.config.step) and not self.told_last:
-            self.told_last = True
-            logger.info(f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded')
+            if forgotten:
+                self.tell_once("forgotten", forgotten)
+        self.has_ended(step)
+
+    def forget(self) -> None:
+        """A forked child records nothing: everything of ours is switched off there."""
+        window, self.window = self.window, None
+        tokens, self.tokens = self.tokens, None
+        if tokens is not None:
+            tokens.forget()
+        self.recorder.step = self.step = None
+        self.lock = threading.RLock()  # another thread may have held it, and is not here to give it back
+        self.saving.forget()
+        override, self.override = self.override, None
+        if override is not None:
+            override.forget()
+        if window is not None:
+            window.close()
+
+    def switch_off(self) -> None:
+        """Something of ours failed: nothing of it stays in place."""
+        if self.window is not None:
+            self.window.close()
+        self.window = self.recorder.step = None
+        if self.override is not None:
+            self.override.forget()
+        tokens, self.tokens = self.tokens, None
+        if tokens is not None:
+            tokens.forget()
 
 
 def _check_model(model: Model | None, config: Config) -> None:
@@ -344,26 +315,3 @@ def _check_model(model: Model | None, config: Config) -> None:
         why = "load replaces inputs of modules" if config.load is not None else f'level "{config.level}" records modules'
         raise UsageError(f"start(model): model is missing; {why} and needs it")
     checked_models(model)
-
-
-def contained(action: Callable[[], None], session: Session) -> None:
-    """Run an action of ours; a mistake of the user's is told, one of ours only logged: the training goes on."""
-    try:
-        action()
-    except MsprobeException:
-        raise
-    except Exception as error:
-        let_through(error)
-        logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
-        try:
-            if session.window is not None:
-                session.window.close()
-            session.window = session.recorder.step = None
-            if session.override is not None:
-                session.override.forget()
-            tokens, session.tokens = session.tokens, None
-            if tokens is not None:
-                tokens.forget()
-        except Exception as second:
-            let_through(second)
-            logger.error(f"could not switch recording off: {second!r}")

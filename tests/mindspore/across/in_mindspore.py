@@ -6,11 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
 from across.weights import CASES, RATE, STEPS, TARGET, TOKENS, WEIGHTS
-
-import mindspore as ms
 from mindspore import Tensor, nn, ops
+
 from msprobe.mindspore import PrecisionDebugger
 
 Tensor(np.ones(1, np.float32)) * 2  # the first operation with a Python scalar may fail with numpy 2: MindSpore's own fault

@@ -6,9 +6,8 @@ import json
 import sys
 import types
 
-import numpy as np
-
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, mint, ops
 
 ms.Tensor(np.ones(1, np.float32)) * 2  # the first operation with a Python scalar may fail with numpy 2: MindSpore's own fault

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
+import mindspore as ms
 import numpy as np
+from mindspore import Tensor, ops
 from mindspore.mint import tanh as mint_tanh
 from mindspore.ops import relu, sin
 
-import mindspore as ms
-from mindspore import Tensor, ops
 from msprobe.mindspore import PrecisionDebugger
 
 ms.set_device("CPU")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
-from mindspore_nets import NETS, data, made
-
 import mindspore as ms
 from mindspore import nn
+from mindspore_nets import NETS, data, made
+
 from msprobe.mindspore import PrecisionDebugger
 
 

@@ -1,6 +1,5 @@
 """Turns what is seen of calls of APIs and cells into entries of the running step."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from mindspore import nn
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.gradients import Before
 from msprobe.mindspore.dump.step_record import StepRecord
@@ -266,7 +266,7 @@ class Recorder:
             self._tell(step, call.name, f"cell that raised could not be recorded: {error!r}")
 
     def _finish_cell(self, step: StepRecord, call: _Call, data: dict[str, Any]) -> None:
-        step.tally.cells.add(call.prefix)
+        step.tally.modules.add(call.prefix)
         step.add(call.name, {} if step.structure_only else data, True)
         if step.config.extra_info:
             step.writer.add_stack(call.name, call.stack, call.stack.text)

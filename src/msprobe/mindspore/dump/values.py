@@ -1,21 +1,21 @@
 """Values -> records: what dump.json holds of an argument, a result or a gradient."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import mindspore
 import numpy as np
 
-import mindspore
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.format.unread import Note
-from msprobe.mindspore.dump.plain_values import PLAIN, plain_record
+from msprobe.mindspore.dump.plain_values import plain_record
 from msprobe.mindspore.mindspore_internals import is_uninitialized
 from msprobe.numerics.checksum import crc32_of
+from msprobe.recording.plain_values import PLAIN
 
 Record = Any
 """A JSON value in the shape of dump.json."""
@@ -172,8 +172,8 @@ class Encoder:
     def _other(self, value: Any, kind: type, path: Path, side: Side) -> Record:
         if issubclass(kind, np.ndarray):
             return self._numpy(value, path, side)
-        plain, record = plain_record(value, kind)
-        if plain:
+        record = plain_record(value, kind)
+        if record is not None:
             return record
         for name, sparse in _SPARSE.items():
             if sparse is not None and issubclass(kind, sparse):

@@ -1,6 +1,5 @@
 """What start() does at level L2: MindSpore's own dump is told by a file and a variable of the environment what to write."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import os

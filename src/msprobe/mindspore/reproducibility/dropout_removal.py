@@ -1,13 +1,12 @@
 """Dropout without effect: functions and cells of MindSpore give back what they are given."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from typing import Any
 
 import mindspore.mint.nn as mint_nn
-
 from mindspore import mint, nn, ops
+
 from msprobe.mindspore.dump.patches import Patches
 
 _CELLS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")

@@ -1,14 +1,13 @@
 """seed_all: fix every source of randomness that a training script draws from."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import os
 import random
 
+import mindspore
 import numpy as np
 
-import mindspore
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
 from msprobe.log import logger

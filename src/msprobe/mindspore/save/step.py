@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
@@ -11,13 +10,15 @@ from typing import Any
 from msprobe.config import Config
 from msprobe.contain import let_through
 from msprobe.format import layout
-from msprobe.log import logger
-from msprobe.mindspore.dump.step_record import environment, remove_tensor_files
+from msprobe.mindspore.dump.meta import environment
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Encoder, Path, PendingError, Record, Side
-from msprobe.recording.closing_line import closing_line
+from msprobe.recording.meta import MOST_REASONS
 from msprobe.recording.place import Place
 from msprobe.recording.saved_keys import Keys
+from msprobe.recording.saved_nesting import blank, put
+from msprobe.recording.step import Step
+from msprobe.recording.unrecorded import as_it_is
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 
@@ -39,7 +40,7 @@ class _SavedEncoder(Encoder):
         return super().tensor(tensor, path, side)
 
 
-class SavedStep:
+class SavedStep(Step):
     """One step of one process.
 
     Args:
@@ -50,35 +51,17 @@ class SavedStep:
     """
 
     def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None) -> None:
-        self.step = step
-        self.directory = place.directory(place.root, step)
-        self._step_directory = layout.step_dir(config.dump_path, step)
-        self._pool = pool
-        self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
-        tensors = os.path.join(self.directory, layout.TENSORS)
-        remove_tensor_files(tensors)
-        self.writer = StepWriter(
-            self.directory,
-            task=config.task,
-            level=config.level,
-            framework="mindspore",
-            extra_info=False,
-            tensors=pool is not None,
-            lazy=pool is None,
-            shown_as=place.directory(config.dump_path, step),
-            document=layout.DEBUG,
-        )
-        self.writer.meta.update(environment(step, place.rank))
-        files = TensorFiles(tensors, pool).save if pool is not None else None
+        super().__init__(config, step, place, pool, layout.DEBUG, as_it_is)
+        made_with = environment(step, place.rank)
+        self.writer = StepWriter(self.directory, framework="mindspore", extra_info=False, document=layout.DEBUG, **self.settings)
+        self.writer.meta.update(made_with)
+        files = TensorFiles(self.tensor_directory, pool).save if pool is not None else None
         self.encoder = _SavedEncoder(files, self.report, config.section.summary_mode == "md5", self.writer.note_unread)
         self.lock = threading.RLock()
         self.closed = False
         self._keys = Keys()
         self._handles: list[Any] = []
         self._gradients: list[_Gradient] = []
-        self._reasons: Counter[str] = Counter()
-        self._lost = self._calls = self.tensors = 0
-        self._spent = 0.0
 
     def save(self, variable: Any, name: str, save_backward: bool) -> None:
         """Record a value now, and its gradients when they come."""
@@ -96,21 +79,14 @@ class SavedStep:
                 except Exception as error:  # an integer, or a tensor of a kind that takes no hooks
                     let_through(error)
                     self.report(gradient_key, f"its gradient cannot be followed: {error!r}")
-        self._calls += 1
-        self.tensors += len(side.tensors)
-        self._spent += time.perf_counter() - began
+        self.tally.calls += 1
+        self.tally.tensors += len(side.tensors)
+        self.tally.spent += time.perf_counter() - began
 
     @property
     def saving(self) -> bool:
         """Values get files."""
         return self._pool is not None
-
-    def report(self, name: str, reason: str) -> None:
-        """Something could not be recorded: it is counted, and told once."""
-        self._lost += 1
-        self._reasons[reason] += 1
-        if self._reasons[reason] == 1:
-            self.writer.error(f"{name}: {reason}")
 
     def close(self) -> None:
         """End the step: hooks off, files complete, closing line said."""
@@ -123,33 +99,11 @@ class SavedStep:
                 let_through(error)
         for gradient in self._gradients:
             gradient.finish()
-        lost, reasons, size = self._lost, self._reasons, 0
-        if self._pool is not None:
-            bytes_before, problems_before = self._pool_before
-            self._pool.drain()
-            size = self._pool.bytes_written - bytes_before
-            of_files = Counter(self._pool.problems) - problems_before
-            lost += of_files.total()
-            reasons = reasons + of_files
-        self.writer.meta.update(recorded={"tensors": self.tensors, "calls": self._calls}, not_recorded=dict(reasons.most_common(200)))
-        report = self.writer.close()
-        logger.info(
-            closing_line(
-                self.step,
-                tensors=self.tensors,
-                calls=self._calls,
-                modules=None,
-                apis=None,
-                size=size + report.bytes_written,
-                seconds=self._spent + time.perf_counter() - began,
-                lost=lost + sum(report.problems.values()),
-                reasons=reasons + Counter(report.problems),
-                where=layout.ERRORS,
-                late=0,
-                verb="saved",
-            )
-        )
-        logger.info(f"{layout.DEBUG} is at {self._step_directory}")
+        self.conclude(began, self._facts, verb="saved")
+
+    def _facts(self) -> dict[str, Any]:
+        recorded = {"tensors": self.tally.tensors, "calls": self.tally.calls}
+        return {"recorded": recorded, "not_recorded": dict(self.unrecorded.reasons.most_common(MOST_REASONS))}
 
 
 class _Gradient:
@@ -192,33 +146,10 @@ class _Gradient:
             self._fired[path] += 1
             entry = self._entry(number)
             record = step.encoder.value(gradient, path, Side(entry.name, "", step.saving))
-            step.tensors += 1
+            step.tally.tensors += 1
             put(entry, path, record)
 
     def finish(self) -> None:
         """No gradient comes any more."""
         for entry in self._entries:
             self._step.writer.finish(entry)
-
-
-def blank(record: Record) -> Record:
-    """The same nesting with null for every value: what a gradient's entry holds before the gradient comes."""
-    if type(record) is list:
-        return [blank(item) for item in record]
-    if type(record) is dict and not isinstance(record.get("type"), str):
-        return {key: blank(item) for key, item in record.items()}
-    return None
-
-
-def put(entry: Entry, path: Path, record: Record) -> None:
-    """Put a gradient into its place."""
-    if not path:
-        entry.data = record
-        return
-    inside: Any = entry.data
-    for key in path[:-1]:
-        inside = inside[int(key)] if type(inside) is list else inside[key]
-    if type(inside) is list:
-        inside[int(path[-1])] = record
-    else:
-        inside[path[-1]] = record

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mindspore import Tensor, bfloat16, float32, ops
 from mindspore.ops.functional import make_dict
 
-from mindspore import Tensor, bfloat16, float32, ops
 from msprobe.mindspore.static_dump.taps import Tap, index_of, note_constant, note_deep
 
 _DEPTH = 6

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mindspore import nn
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import RECOMPUTED
 from msprobe.mindspore.static_dump.source import MANY, Path, Value, counted, paths

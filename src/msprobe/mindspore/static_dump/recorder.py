@@ -3,7 +3,6 @@
 Everything here runs while the graph runs, in whatever threads MindSpore calls from.
 """
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import threading

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from mindspore import Parameter, Tensor, nn
 from mindspore.ops.primitive import Primitive
 
-from mindspore import Parameter, Tensor, nn
 from msprobe.contain import let_through
 
 MANY = 3

@@ -10,7 +10,7 @@ from typing import Any
 from msprobe.config import Config
 from msprobe.format import layout
 from msprobe.log import logger
-from msprobe.mindspore.dump.step_record import environment, remove_tensor_files
+from msprobe.mindspore.dump.meta import environment
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Array, Encoder, Record, Side
 from msprobe.mindspore.static_dump.ordering import in_order
@@ -18,6 +18,7 @@ from msprobe.mindspore.static_dump.recorder import RECORDER, Spot, per_call
 from msprobe.recording.closing_line import closing_line
 from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
+from msprobe.recording.step import remove_tensor_files
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 

@@ -3,15 +3,15 @@
 MindSpore reads the source text of what runs in the graph, so it is plain: a receiver called `self`, no lambda inside an expression.
 """
 
-# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from mindspore import Tensor, bfloat16, float32, int32, jit_class, nn, ops
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot

@@ -1,12 +1,13 @@
 """Puts taps around `construct` of every cell, before MindSpore compiles it; they stay in the graph, idle while recording is off."""
 
-# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc,assignment"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
 from __future__ import annotations
 
 import types
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, nn, ops
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
 from msprobe.mindspore.static_dump.compiling import Taps

@@ -1,11 +1,12 @@
 """`save`, `save_grad`, `step`. MindSpore compiles the source text of the first two: they and what they call are written for its parser."""
 
-# mypy: disable-error-code="import-not-found,no-untyped-call"
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, ops
+
 from msprobe.mindspore.static_save.eager import end_step, save_grad_now, save_now
 from msprobe.mindspore.static_save.taps import (
     DumpGradientTap,

@@ -1,6 +1,6 @@
 """What save, save_grad and step do where Python runs them: PyNative mode, and around compiled graphs."""
 
-# mypy: disable-error-code="import-not-found,untyped-decorator"
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 import atexit
@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from mindspore import Tensor, ops
+
 from msprobe.contain import let_through
 from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.files import FILES

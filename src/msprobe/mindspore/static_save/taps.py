@@ -4,7 +4,7 @@ The classes are `jit_class`es: `__init__` runs when MindSpore compiles, `__call_
 text, so it is plain: a receiver called `self`, no lambda inside an expression, no annotation of the result.
 """
 
-# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
 import os
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from mindspore import float32, get_context, jit_class, ops
+
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_save.files import FILES

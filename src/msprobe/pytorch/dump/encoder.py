@@ -15,8 +15,9 @@ from msprobe.contain import let_through
 from msprobe.format.unread import LEFT_OUT, Note
 from msprobe.pytorch.dump import summaries, unusual
 from msprobe.pytorch.dump.distributed.operations import is_operation, operation_record
-from msprobe.pytorch.dump.plain_values import PLAIN, plain_record
+from msprobe.pytorch.dump.plain_values import plain_record
 from msprobe.pytorch.dump.summaries import Holds
+from msprobe.recording.plain_values import PLAIN
 
 Record = Any
 """A JSON value in the shape of dump.json."""
@@ -274,8 +275,8 @@ class Encoder:
             return operation_record(
                 value, side.role, lambda tensor: self.value(tensor, tensor_path, side), lambda: self.left_out(tensor_path, side)
             )
-        plain, record = plain_record(value, kind)
-        if plain:
+        record = plain_record(value, kind)
+        if record is not None:
             return record
         if not (issubclass(kind, list | tuple | Mapping) or dataclasses.is_dataclass(kind)):
             return self._no_record(kind, path, side)

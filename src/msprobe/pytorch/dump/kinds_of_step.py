@@ -8,10 +8,11 @@ from msprobe.config import Config
 from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
 from msprobe.pytorch.dump.encoder import Encoder, Save
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
-from msprobe.pytorch.dump.structure import StructureEncoder, StructureWriter
+from msprobe.pytorch.dump.structure import StructureEncoder
 from msprobe.pytorch.dump.summaries import OF_MODE
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.writer import StepWriter
+from msprobe.writer.structure import StructureWriter
 
 
 def writer_class(config: Config) -> type[StepWriter]:

@@ -52,7 +52,7 @@ class Recorder:
             step.report(entry, reason)
         except Exception as caught:
             let_through(caught)
-            step.tally.not_recorded += 1
+            step.unrecorded.count += 1
 
     def lookup_failed(self, function: Any, error: Exception) -> None:
         """The name of a function that was called could not be found out."""

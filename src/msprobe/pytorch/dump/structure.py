@@ -1,4 +1,4 @@
-"""Task structure: names, parents and stacks; no record of any value, and no statistics."""
+"""Task structure: no record of any value, and no statistics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import torch
 
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
-from msprobe.pytorch.dump.plain_values import PLAIN
-from msprobe.writer import StepWriter
-from msprobe.writer.entry import Entry
+from msprobe.recording.plain_values import PLAIN
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -54,15 +52,3 @@ class StructureEncoder(Encoder):
 
     def _array(self, array: Any, path: Path, side: Side) -> Record:
         return None
-
-
-class StructureWriter(StepWriter):
-    """Writes stack.json and construct.json; in dump.json no entry."""
-
-    def add(self, name: str, data: dict[str, Any], done: bool = False, ordinary: bool = False) -> Entry:
-        """An entry that goes nowhere."""
-        return Entry(name, data, done)
-
-    def finish(self, entry: Entry) -> None:
-        """It is final, and still goes nowhere."""
-        entry.done = True

@@ -72,7 +72,7 @@ class IsolatedSession(Session):
         self._told_recording = False
         self._changed = ChangedInPlace(self._line)
         super().__init__(_Fixed(_config(path, orders)))
-        self.told_last = True  # that it was the last step is nothing that the user has chosen
+        self.told.add("last")  # that it was the last step is nothing that the user has chosen
         self._event("constructed")
 
     def use(self, config: Config) -> None:

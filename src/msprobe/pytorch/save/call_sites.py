@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.contain import let_through
 from msprobe.format import layout
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.recording.unrecorded import Unrecorded
 
 _OURS = 4
 """Frames between the user's call and the walk: note, SavedStep.save, Saving.save, PrecisionDebugger.save."""

@@ -9,7 +9,7 @@ from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side, class_name
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.summaries import OF_MODE
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 
 
@@ -63,12 +63,3 @@ def make_encoder(config: Config, writer: StepWriter, saver: TensorSaver | None, 
     if isinstance(writer, HoldingWriter):
         return StagedSavedEncoder(saver, unrecorded.report, holds, Staging(writer, unrecorded.report), writer.note_unread)
     return SavedEncoder(saver, unrecorded.report, holds, md5_last=True, note=writer.note_unread)
-
-
-def blank(record: Record) -> Record:
-    """The same nesting with null for every value: what a gradient's entry holds before the gradient comes."""
-    if type(record) is list:
-        return [blank(item) for item in record]
-    if type(record) is dict and not isinstance(record.get("type"), str):
-        return {key: blank(item) for key, item in record.items()}
-    return None

@@ -17,9 +17,10 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
-from msprobe.pytorch.dump.step_record import Tally
-from msprobe.pytorch.save.encoder import SavedSide, blank
-from msprobe.pytorch.save.unrecorded import Unrecorded
+from msprobe.pytorch.save.encoder import SavedSide
+from msprobe.recording.late_calls import LateInStep
+from msprobe.recording.saved_nesting import blank, put
+from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
 
@@ -100,7 +101,7 @@ class SavedGradient:
             with everything.lock:
                 if not self._told_late:
                     self._told_late = True
-                    everything.tally.late += 1
+                    everything.late.came(self.key)
             return
         began = perf_counter()
         with everything.lock:
@@ -112,7 +113,7 @@ class SavedGradient:
             record = everything.encoder.value(gradient, hook.path, side)
         with everything.lock:
             everything.tensors += side.tensors
-            _put(entry, hook.path, record)
+            put(entry, hook.path, record)
             self._left[number] -= 1
             if not self._left[number]:
                 self._finish(number)
@@ -139,20 +140,6 @@ class SavedGradient:
             self._all.writer.finish(entry)
 
 
-def _put(entry: Entry, path: Path, record: Record) -> None:
-    """Put a gradient into its place."""
-    if not path:
-        entry.data = record
-        return
-    inside: Any = entry.data
-    for key in path[:-1]:
-        inside = inside[int(key)] if type(inside) is list else inside[key]
-    if type(inside) is list:
-        inside[int(path[-1])] = record
-    else:
-        inside[path[-1]] = record
-
-
 class Gradients:
     """All hooks of one step.
 
@@ -160,12 +147,12 @@ class Gradients:
         encoder: makes the records.
         writer: takes the entries.
         unrecorded: is told what cannot be recorded.
-        tally: counts what comes too late.
+        late: is told what comes too late.
         saving: gradients get tensor files.
     """
 
-    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, tally: Tally, saving: bool) -> None:
-        self.encoder, self.writer, self.unrecorded, self.tally, self.saving = encoder, writer, unrecorded, tally, saving
+    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, late: LateInStep, saving: bool) -> None:
+        self.encoder, self.writer, self.unrecorded, self.late, self.saving = encoder, writer, unrecorded, late, saving
         self.lock = threading.RLock()
         self.closed = False
         self.tensors = 0

@@ -90,8 +90,7 @@ class Saving:
         log.set_rank(rank)
         pool = session.pool if config.task == "tensor" else None
         step = self.step = SavedStep(config, session.number, session.place_of(rank), pool, self._sites)
-        told = logger.debug if session.ended else logger.info  # once is enough to know what is going on
-        told(f"step {session.number}: saving {config.task} of what save() is given into {step.directory}")
+        session.tell_begun(f"saving {config.task} of what save() is given into {step.directory}")
         return step
 
     def take(self) -> SavedStep | None:

@@ -1,6 +1,5 @@
 """Which functions are watched, and what their calls are named: support_wrap_ops.yaml against the MindSpore that is installed."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import os
@@ -9,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import mindspore
 import yaml
 
-import mindspore
 from msprobe.contain import let_through
 from msprobe.mindspore import msadapter
 

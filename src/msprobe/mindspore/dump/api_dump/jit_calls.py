@@ -1,6 +1,5 @@
 """Functions that jit has compiled: their calls are APIs, and while one is compiled nothing of ours is there to be compiled too."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import functools
@@ -9,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import nn
+
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.mindspore_internals import cell_executor, jit_executor

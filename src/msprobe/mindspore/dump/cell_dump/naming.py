@@ -1,12 +1,12 @@
 """Names of a model's cells in the dump."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
 from mindspore import nn
+
 from msprobe.errors import UsageError
 from msprobe.mindspore.msadapter import module_class, named_modules
 

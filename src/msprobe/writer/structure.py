@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
+from msprobe.writer.step_writer import StepWriter
 
 
 class StructureWriter(StepWriter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,6 +10,26 @@ from msprobe.contain import let_through
 
 _MOST_LINES = 10_000
 _MOST_REASONS = 1000
+_ROLE = re.compile(r"(?:input|output|kwargs|parameters|parameters_grad)(?: [^:]*)?: ")
+
+
+def of_call(reason: str) -> tuple[str, str]:
+    """Why, and the whole text, of a reason that may begin with a place in a call: `input 0.1: why`."""
+    found = _ROLE.match(reason)
+    return reason[found.end() :] if found else reason, reason
+
+
+def of_saved_value(reason: str) -> tuple[str, str]:
+    """Why, and the whole text, of a reason that an encoder tells of a value that has no role: ` key2.1: why` or `: why`, or just why."""
+    if not reason.startswith((" ", ": ")):
+        return reason, reason
+    place, _, why = reason.removeprefix(" ").partition(": ")
+    return why, f"{place}: {why}" if place else why
+
+
+def as_it_is(reason: str) -> tuple[str, str]:
+    """A reason that holds no place."""
+    return reason, reason
 
 
 class Unrecorded:
@@ -16,10 +37,13 @@ class Unrecorded:
 
     Args:
         write: takes a line of that file.
+        parts: gives, of a reason, why (where in a call a value stands is left out, so that equal reasons are counted together), and what
+            the file says.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], parts: Callable[[str], tuple[str, str]] = of_call) -> None:
         self._write: Callable[[str], None] | None = write
+        self._parts = parts
         self.count = 0
         self.lines: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
@@ -29,16 +53,14 @@ class Unrecorded:
 
         Args:
             entry: of which entry.
-            reason: ` key2.1: why` or `: why`, as an encoder tells it of a value that has no role, or just why.
+            reason: why.
         """
         self.count += 1
         try:
-            place, why = "", reason
-            if reason.startswith((" ", ": ")):
-                place, _, why = reason.removeprefix(" ").partition(": ")
+            why, told = self._parts(reason)
             if len(self.reasons) < _MOST_REASONS or why in self.reasons:
                 self.reasons[why] += 1
-            line = f"{entry}: {place}: {why}" if place else f"{entry}: {why}"
+            line = f"{entry}: {told}"
             if len(self.lines) < _MOST_LINES or line in self.lines:
                 self.lines[line] += 1
                 if self.lines[line] == 1 and self._write is not None:
