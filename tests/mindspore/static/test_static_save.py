@@ -81,6 +81,10 @@ def test_what_is_no_tensor_is_told_and_left_out(saved: Any, mode: str) -> None:
     assert 'save(name="mixed.1"): it is no tensor' in saved["output"]
 
 
+def test_without_step_all_goes_into_one_directory(saved: Any) -> None:
+    assert saved["one"] == [["x_float32_0.npy", "x_float32_1.npy"], 1]
+
+
 def test_wrong_arguments_are_told(saved: Any) -> None:
     assert saved["wrong"] == [[None, None, 3], False]
     assert "save(name=<int>): it must be text" in saved["output"] and "a int has no gradient" in saved["output"]
