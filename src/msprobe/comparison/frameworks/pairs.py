@@ -17,6 +17,7 @@ from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.names import forward_of, parse
 from msprobe.comparison.rows import Call
+from msprobe.recording.risk import risk_of
 
 Parents = Mapping[str, str | None]
 
@@ -33,6 +34,11 @@ def comparable_calls(
     """
     layers = [{path_of(call.parts.base) for call in side if call.parts.is_module and kind_of(call.parts) is not None} for side in calls]
     both = layers[0] & layers[1]
+    if not any(call.parts.is_module for side in calls for call in side):
+        notes.append(
+            "no layers were recorded: the frameworks build them of other functions (a Dense of MatMul and BiasAdd, a Linear of linear), "
+            "which have no partners; record at level L0 or mix to compare the layers"
+        )
     if not both or not all(parents):
         return list(calls[0]), list(calls[1])
     left: list[list[Call]] = []
@@ -67,7 +73,8 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
         "running statistics, which PyTorch keeps in buffers that no dump holds",
         "arguments that are no tensors",
         "gradients that are not there",
-        "values of calls that only move elements, such as {}, none of which the other side recorded (PyTorch: risk_level ALL)",
+        "values of calls that only move, make or convert elements, such as {}, "
+        "none of which the other side recorded (PyTorch: risk_level ALL)",
     )
     counts = [0] * len(what)
     moving = _only_moving(pairs)
@@ -109,6 +116,8 @@ def _only_moving(pairs: Sequence[CallPair]) -> dict[str, None]:
         call = pair.target or pair.golden
         if call is None or (pair.target is not None and pair.golden is not None) or call.parts.is_module:
             continue
-        if kind_of(call.parts) is Kind.SELECT and meaning(call.parts.base) not in known[1 if pair.target is not None else 0]:
+        prefix, _, api = call.parts.base.partition(".")
+        moves = kind_of(call.parts) is Kind.SELECT or risk_of(prefix, api) == "LOW"
+        if moves and meaning(call.parts.base) not in known[1 if pair.target is not None else 0]:
             found[call.name] = None
     return found
