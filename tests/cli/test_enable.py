@@ -292,6 +292,26 @@ def test_a_foreign_config_json_is_not_taken_for_ours(script: Path, capsys: pytes
     assert Path("config.json").read_text() == '{"hidden_size": 8}'
 
 
+def test_no_configuration_takes_the_place_of_something_else(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device that is replaced by a file is gone for the whole machine."""
+    os.mkfifo("pipe")
+    Path("link.json").symlink_to("pipe")
+    Path("again.py").symlink_to("train.py")
+    for name, said in (
+        ("pipe", "is no file"),
+        ("link.json", "is no file"),
+        (".", "is a directory"),
+        ("train.py", "is the script itself"),
+        ("again.py", "is the script itself"),
+        ("", "must be the path of a file"),
+        ("train.py/c.json", "Not a directory"),
+    ):
+        answer = asked(capsys, *FIELDS, "--config", name, "--existing-config", "overwrite", "--write", code=2)
+        assert said in answer["message"], answer["message"]
+    assert stat.S_ISFIFO(os.lstat("pipe").st_mode) and script.read_text() == ONE
+    assert sorted(os.listdir()) == ["again.py", "link.json", "pipe", "train.py"]
+
+
 def test_a_configuration_elsewhere_is_named_in_full(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "a\u00e4 b"
     place.mkdir()
@@ -403,7 +423,7 @@ def test_edited_lines(script: Path, typed: Answers, capsys: pytest.CaptureFixtur
     edit()
     assert main(["disable", "train.py", "--yes", "--edited", "remove"]) == 0
     assert script.read_text() == ONE + "debugger.save(model, 'x')\n"
-    assert "still use debugger" in capsys.readouterr().out
+    assert "still use what is gone: 7: debugger.save" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("config", ["{}", "{"])

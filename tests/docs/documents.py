@@ -28,7 +28,7 @@ TRANSLATED = [
         "vllm.md",
         "vllm_ascend.md",
     )
-]
+] + sorted((ROOT / "docs" / "zh" / "errors").glob("*.md"))
 """These repeat the code blocks of their originals in docs/."""
 
 OF_MINDSPORE = ROOT / "docs" / "mindspore.md"

@@ -17,7 +17,7 @@ from msprobe import errors
 SOURCE = ROOT / "src" / "msprobe"
 PAGES = ROOT / "docs" / "errors"
 INDEX = PAGES / "README.md"
-CHINESE = ROOT / "docs" / "zh" / "errors.md"
+CHINESE = ROOT / "docs" / "zh" / "errors" / "README.md"
 CLASSES = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)}
 _ROW = re.compile(r"^\| \[[^\]]+\]\(([\w/.]+)\) \|.*\| ([^|]+) \|$", re.MULTILINE)
 
@@ -82,10 +82,11 @@ def test_every_class_of_errors_is_explained() -> None:
         assert [name for name in sorted(CLASSES) if f"`{name}`" not in text] == [], document
 
 
-def test_the_chinese_index_has_every_page() -> None:
-    assert {
-        name.removeprefix("../errors/") for name in re.findall(r"\]\((\.\./errors/[\w.]+)\)", CHINESE.read_text(encoding="utf-8"))
-    } >= set(globs())
+def test_the_chinese_index_leads_to_every_page() -> None:
+    """In the same order; that a page's code is the original's, test_links.py says."""
+    text = CHINESE.read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[[^\]]+\]\(([\w.]+)\)", text, re.MULTILINE) == list(globs())
+    assert {path.name for path in CHINESE.parent.glob("*.md")} == {*globs(), INDEX.name}
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md") if path != INDEX))
@@ -104,11 +105,15 @@ def test_a_page(page: str) -> None:
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md") if path != INDEX))
 def test_quotations_of_a_page(page: str) -> None:
-    """What the first column of its table quotes is said somewhere."""
+    """What the first column of its table quotes is said somewhere, and quoted by the translation, in as many rows."""
     known = [text for file in SOURCE.rglob("*.py") for text in texts(file)]
     known += [path.read_text(encoding="utf-8") for path in (SOURCE / "config").glob("*.py")]  # names of fields and values
-    rows = re.findall(r"^\| (.+) \| .+ \|$", (PAGES / page).read_text(encoding="utf-8"), re.MULTILINE)
+    rows, translated = (
+        re.findall(r"^\| (.+) \| .+ \|$", (directory / page).read_text(encoding="utf-8"), re.MULTILINE)
+        for directory in (PAGES, CHINESE.parent)
+    )
     assert len(rows) > 2
+    assert [re.findall(r"`[^`]+`", row) for row in rows] == [re.findall(r"`[^`]+`", row) for row in translated]
     for quotation in re.findall(r"`([^`]+)`", " ".join(rows)):
         pieces = [re.escape(piece.strip()) for piece in quotation.split("...") if piece.strip(' "')]
         assert any(re.search(".*".join(pieces), text, re.DOTALL) for text in known), f"nothing says: {quotation}"

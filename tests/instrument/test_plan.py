@@ -57,10 +57,18 @@ def test_a_trainer_gets_a_callback(tmp_path: Path) -> None:
         of("transformers_trainer.py", tmp_path, models=["model"])
 
 
+def test_the_callback_comes_before_what_follows_on_the_same_line(tmp_path: Path) -> None:
+    text = "from transformers import Trainer\ntrainer = Trainer(model=1); trainer.train()\n"
+    assert (
+        "trainer = Trainer(model=1); trainer.add_callback(MsprobeCallback(debugger=debugger)); trainer.train()"
+        in planned(text, tmp_path).diff
+    )
+
+
 def test_names_that_are_taken_are_avoided(tmp_path: Path) -> None:
     diff = of("names_taken.py", tmp_path).diff
     assert "import PrecisionDebugger, seed_all as msprobe_seed_all" in diff
-    assert "msprobe_debugger = PrecisionDebugger(" in diff and "+    msprobe_debugger.start(model)" in diff
+    assert "msprobe_debugger_2 = PrecisionDebugger(" in diff and "+    msprobe_debugger_2.start(model)" in diff
 
 
 def test_a_pipeline_gives_its_model(tmp_path: Path) -> None:
@@ -80,16 +88,48 @@ def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
     answer = planned(text, tmp_path)
     assert [(question.id, question.recommended) for question in answer.questions] == [("models", "none")]
     assert "+    debugger.start()" in planned(text, tmp_path, models=["none"]).diff
-    assert "+    debugger.start(a.b)" in planned(text, tmp_path, models=["a.b"]).diff
+    assert "+    debugger.start(make.net)" in planned(text, tmp_path, models=["make.net"]).diff
 
 
 def test_a_model_that_has_no_value_yet_is_not_given(tmp_path: Path) -> None:
     text = "import torch\na = torch.nn.ReLU()\nfor x in torch.ones(2, 1):\n    y = a(x)\n    b = torch.nn.Tanh()\n    b(y)\n"
     answer = planned(text, tmp_path)
     assert answer.models == ["a"]
-    assert any(note.startswith("b gets its value only after") for note in answer.notes)
+    assert any(note.startswith("b has no value where recording starts") for note in answer.notes)
     with pytest.raises(UsageError, match="--model b: it has no value yet"):
         planned(text, tmp_path, models=["b"])
+
+
+def test_a_name_that_only_a_comprehension_has_is_not_given(tmp_path: Path) -> None:
+    """start(net) would end the script with a NameError."""
+    text = (
+        "import torch\nnets = {'a': torch.nn.ReLU()}\nopt = torch.optim.SGD([p for net in nets.values() for p in net.parameters()], 1)\n"
+        "for x in []:\n    nets['a'](x).backward()\n    opt.step()\n"
+    )
+    answer = planned(text, tmp_path)
+    assert [question.id for question in answer.questions] == ["models"]
+    for name in ("net", "nowhere", "nets['a'](net)"):
+        with pytest.raises(UsageError, match="it has no value"):
+            planned(text, tmp_path, models=[name])
+    assert "debugger.start(nets['a'])" in planned(text, tmp_path, models=["nets['a']"]).diff
+
+
+@pytest.mark.parametrize("models", [["none", "model"], [""], [",,"], ["model,none"]])
+def test_none_stands_alone(models: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="or none alone"):
+        of("plain.py", tmp_path, models=models)
+
+
+def test_an_optimizer_that_steps_under_another_condition_is_told(tmp_path: Path) -> None:
+    text = "import torch\nmodel = torch.nn.ReLU()\nopt = torch.optim.SGD([], 1)\nfor x in []:\n    loss = model(x)\n    loss.backward()\n"
+    notes = planned(text + "    if loss.isfinite():\n        opt.step()\n", tmp_path).notes
+    assert any("under a condition (line 7: if loss.isfinite():)" in note for note in notes)
+    assert planned(text + "    if amp:\n        opt.step()\n    else:\n        opt.step()\n", tmp_path).notes == []
+
+
+def test_what_only_looks_enabled_can_be_enabled(tmp_path: Path) -> None:
+    text = (HERE / "plain.py").read_text(encoding="utf-8") + 's = """\ndebugger.stop()  # +msprobe 5704\n"""\n'
+    assert planned(text, tmp_path).status == "ready"
 
 
 def test_evaluation_is_not_taken_for_training(tmp_path: Path) -> None:

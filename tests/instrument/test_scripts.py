@@ -61,7 +61,7 @@ def test_nothing_but_our_calls_is_new(expected: Expected) -> None:
     """Without them the syntax tree is that of the original; so no statement of the user's was moved or lost."""
     script = Script(read(expected.path))
     text = script.enabled(chosen(script), expected.models, "./config.json", seed=True)
-    names = {"debugger", "msprobe_debugger", "seed_all", "msprobe_seed_all"}
+    names = {"debugger", "msprobe_debugger_2", "seed_all", "msprobe_seed_all"}
     assert ast.dump(_Without(names).visit(ast.parse(text))) == ast.dump(ast.parse(script.source.text))
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from instrument.corpus import SCRIPTS
 from msprobe.instrument import marks
+from msprobe.instrument.removing import names_of, without_ours
 from msprobe.instrument.script import Script
 from msprobe.instrument.source import Source, check_syntax, line_end, split_lines
 from msprobe.instrument.source import _decoded as decoded
-from msprobe.instrument.undo import undo, without_edited
+from msprobe.instrument.undo import undo
 
 TEXTS = {one.name: one.path.read_text(encoding="utf-8") for one in SCRIPTS}
 PLAIN = TEXTS["plain.py"]
@@ -117,9 +118,9 @@ def test_lines_of_ours_that_were_edited_are_told_and_left(old: str, new: str) ->
 
 def test_edited_lines_can_be_taken_out_too() -> None:
     text = ENABLED["exits.py"].replace("debugger.start(model)", "debugger.start(net)")
-    assert without_edited(text, "debugger") == EXITS
+    assert without_ours(text, names_of(text)) == EXITS
     text = ENABLED["exits.py"].replace('print("left"); debugger', 'print("gone"); debugger')
-    assert without_edited(text, "debugger") == EXITS.replace("left", "gone")
+    assert without_ours(text, names_of(text)) == EXITS.replace("left", "gone")
 
 
 def test_white_space_at_the_end_of_our_lines_may_be_stripped() -> None:

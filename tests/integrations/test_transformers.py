@@ -353,7 +353,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 def test_a_missing_package_is_one_message() -> None:
     from msprobe.integrations import steps
 
-    with pytest.raises(ImportError, match=r"pip install 'msprobe\[transformers\]'") as caught:
+    with pytest.raises(ImportError, match=r"pip install transformers") as caught:
         steps.needed("no_such_package", "transformers")
     assert isinstance(caught.value, MissingPackageError) and isinstance(caught.value, MsprobeException)
 

@@ -174,14 +174,93 @@ class Dropped(nn.Cell):
         return self.out(self.blocks(self.drop(self.first(x))))
 
 
-NETS = [Mlp, Convolution, Shared, InPlace, Containers, ByHand, WithJit, JitWithWeights, Split, Half, Dropped]
+class Recurrent(nn.Cell):
+    """States go from step to step."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.LSTM(3, 5, batch_first=True, bidirectional=True), nn.Dense(10, 3)
+
+    def construct(self, x):
+        sequence, (hidden, _) = self.rnn(x.reshape(4, 2, 3))
+        return self.out(sequence[:, 1]) + hidden.mean()
+
+
+class Tied(nn.Cell):
+    """One weight, two cells; attention with a mask, an identity beside it, parts that run again in the backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Dense(6, 6), nn.Dense(6, 6, has_bias=False)
+        self.last.weight = self.first.weight
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.again = nn.Dense(6, 6)
+        self.again.recompute()
+
+    def construct(self, x):
+        x = self.first(x).reshape(2, 2, 6)
+        y, _ = self.attention(x, x, x, attn_mask=Tensor([[False, True], [False, False]]))
+        return self.last(self.again((x + y).reshape(4, 6)))[:, :3]
+
+
+class Converted(nn.Cell):
+    """Cells that compute in other dtypes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Dense(6, 6), nn.Dense(6, 3)
+        self.half, self.brain = nn.Tanh().to_float(ms.float16), Squared().to_float(ms.bfloat16)
+
+    def construct(self, x):
+        return self.out(self.brain(self.half(self.first(x))).astype(ms.float32))
+
+
+class Hooked(nn.Cell):
+    """The user's own hooks change values and gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.out = nn.Dense(6, 6), nn.Dense(6, 6), nn.Dense(6, 3)
+        self.first.register_forward_hook(lambda cell, inputs, output: output * 1.5)
+        self.second.register_forward_pre_hook(lambda cell, inputs: (inputs[0] + 1,))
+        self.second.register_backward_hook(lambda cell, from_input, from_output: (from_input[0] * 3,))
+        self.out.register_backward_pre_hook(lambda cell, from_output: (from_output[0] * 0.5,))
+        self.first.weight.register_hook(lambda gradient: gradient * 0.25)
+
+    def construct(self, x):
+        y = self.first(x)
+        y.register_hook(lambda gradient: gradient * 2)
+        return self.out(self.second(y))
+
+
+NETS = [
+    Mlp,
+    Convolution,
+    Shared,
+    InPlace,
+    Containers,
+    ByHand,
+    WithJit,
+    JitWithWeights,
+    Split,
+    Half,
+    Dropped,
+    Recurrent,
+    Tied,
+    Converted,
+    Hooked,
+]
 
 
 def made(kind):
     """A net with the same weights every time, in training mode."""
-    random = np.random.RandomState(7)
     ms.set_seed(3)
-    net = kind()
+    return filled(kind())
+
+
+def filled(net):
+    """The net with the same weights every time, in training mode."""
+    random = np.random.RandomState(7)
     net.set_train()
     for parameter in net.get_parameters():
         if parameter.name != "scale":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,6 +14,9 @@ import pytest
 import torch
 from capturing import Run, Step, configured, record
 from torch import nn
+
+from msprobe.pytorch.dump.module_dump import engine
+from msprobe.pytorch.dump.recorder import Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +159,50 @@ def test_hooks_of_somebody_else_are_not_run(tmp_path: Path, net: Net) -> None:
     assert BACKBONE not in step.data and HEAD not in step.data
     assert "Module.model.Backbone: it has hooks of somebody else's" in step.errors
     assert step.construct["Module.model.layers.0.Layer.forward.0"] is None
+
+
+@pytest.mark.parametrize("name", ["only_hooks_of", "is_compiling"])
+def test_what_this_torch_does_not_have_is_told_and_the_model_runs(
+    tmp_path: Path, net: Net, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def missing(*_: Any) -> bool:
+        raise AttributeError("_forward_hooks")
+
+    with torch.inference_mode():
+        before = net(X)
+    results: list[torch.Tensor] = []
+
+    def body() -> None:
+        with monkeypatch.context() as other:
+            other.setattr(engine.torch_internals, name, missing)
+            results.append(net(X))
+
+    if name == "is_compiling":  # the recorder asks this as well, which is not what is tested here
+        monkeypatch.setattr(Recorder, "module_before", lambda *_: None)
+        monkeypatch.setattr(Recorder, "module_after", lambda *_: None)
+    step = recorded(tmp_path, net, "L0", body)
+    assert torch.equal(results[0], before)
+    assert BACKBONE not in step.data and HEAD not in step.data
+    assert "Module.model.Backbone: whether it has hooks" in step.errors and "Module.lm_head.ParallelLMHead: whether" in step.errors
+
+
+def test_nothing_of_a_model_is_kept_alive(tmp_path: Path, net: Net) -> None:
+    debugger = configured(tmp_path, level="L0")
+    model = Net()
+    debugger.start(model)
+    model(X)
+    debugger.stop()
+    debugger.step()
+    gone = [weakref.ref(module) for module in model.modules()]
+    del model
+    gc.collect()
+    assert [one() for one in gone] == [None] * len(gone)
+    debugger.start(net)
+    net(X)
+    debugger.stop()
+    debugger.step()
+    run = Run(tmp_path / "dump")
+    assert run.step(0).names == run.step(1).names
 
 
 def test_one_method_for_several_modules(tmp_path: Path, net: Net) -> None:

@@ -38,12 +38,13 @@ def agreed(text: str) -> bool:
             return True
         if answer in ("", "n", "no"):
             return False
+        show([Line("  answer y or n", "bad")])
 
 
 def _input(prompt: str) -> str:
     try:
         return input(prompt)
-    except EOFError:
+    except (EOFError, RuntimeError, ValueError):  # RuntimeError: there is no standard input; ValueError: it was closed, or is no text
         print()
         raise UsageError("standard input ended at a question; nothing was changed (give the answers as options, or --yes)") from None
 

@@ -118,6 +118,10 @@ def _for_program(arguments: argparse.Namespace, options: Options) -> int:
             answer.notes.append("the trial runs the enabled script: write it first (--write)")
     except (MsprobeException, OSError) as error:
         answer.status, answer.message = "failed", _sentence(error)
+    except KeyboardInterrupt:
+        answer.status, answer.message = "failed", f"interrupted; written by then: {', '.join(answer.written) or 'nothing'}"
+        print_json(answer)
+        return EXIT_INTERRUPTED
     return print_json(answer)
 
 

@@ -37,7 +37,7 @@ def run(units: Sequence[Unit], address: str, progress: Progress | None = None) -
     try:
         distributed: Any = import_module("distributed")
     except ImportError:
-        raise UsageError("--cluster needs Dask, which is not installed: pip install 'msprobe[cluster]'") from None
+        raise UsageError("--cluster needs Dask, which is not installed: pip install 'dask[distributed]' fsspec") from None
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:

@@ -120,7 +120,7 @@ def _told(url: str) -> Iterator[Any]:
     try:
         fsspec = import_module("fsspec")
     except ImportError:
-        raise UsageError(f"{url} is read with fsspec, which is not installed: pip install 'msprobe[cluster]'") from None
+        raise UsageError(f"{url} is read with fsspec, which is not installed: pip install fsspec") from None
     try:
         yield fsspec.core.url_to_fs(url)[0]
     except UsageError:

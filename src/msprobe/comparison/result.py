@@ -102,7 +102,7 @@ class Comparison:
         try:
             import pandas
         except ImportError:
-            raise MsprobeException("rows is a data frame and needs pandas: pip install 'msprobe[pandas]'; records needs nothing") from None
+            raise MsprobeException("rows is a data frame and needs pandas: pip install pandas; records needs nothing") from None
         return pandas.DataFrame.from_records(self.records)
 
     def to_html(self, path: str | Path) -> Path:

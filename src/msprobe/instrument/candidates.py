@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import libcst as cst
 
+from msprobe.instrument.accumulation import Accumulation, accumulation, has_modulo
 from msprobe.instrument.roles import Roles
 from msprobe.instrument.sites import UNKNOWN, Calls, Site
 from msprobe.instrument.trainers import Trainer, trainers
-from msprobe.instrument.tree import Function, Loop, Tree, walk
-
-_COUNTED = re.compile(r"sync_gradients|accum|is_update|do_update|update_now|should_step|do_step", re.IGNORECASE)
+from msprobe.instrument.tree import Function, Loop, Tree
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,8 @@ class Candidate:
     step: str
     node: cst.CSTNode
     sites: tuple[Site, ...] = ()
-    accumulating: cst.If | None = None
-    """The condition under which the optimizer steps, where not every iteration does."""
-    accelerator: str | None = None
-    """The accelerator whose `accumulate` says when the optimizer steps."""
+    accumulating: Accumulation | None = None
+    """When the optimizer steps, where it does not in each iteration."""
     trainer: Trainer | None = None
     recommended: bool = False
     notes: tuple[str, ...] = ()
@@ -143,7 +139,7 @@ def _statement(tree: Tree, node: cst.CSTNode) -> cst.CSTNode:
 def _training_loops_without_forward(tree: Tree, calls: Calls) -> list[tuple[Loop, Function | None]]:
     """Loops with an optimizer's step whose forward pass is in another file."""
     found: dict[int, tuple[Loop, Function | None]] = {}
-    for step in calls.direct_steps:
+    for step in calls.steps:
         owner = tree.class_of(step)
         if owner is not None and owner.name.value in calls.roles.lightning_classes | calls.roles.trainer_classes:
             continue
@@ -184,11 +180,12 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
             scope = tree.parent(scope) or scope
     trains = bool(calls.within(scope, calls.all_steps) or calls.within(scope, calls.backward))
     models, notes = _models(roles, found)
-    accumulating, accelerator = (None, None)
+    accumulating: Accumulation | None = None
     step = "iteration" if found.kind == "loop" else "call"
     if found.kind == "loop" and isinstance(found.node, cst.For | cst.While):
-        accumulating, accelerator = _accumulation(tree, calls, found.node)
-        if accumulating is not None or accelerator is not None:
+        accumulating, unsure = accumulation(tree, calls, found.node)
+        notes += unsure
+        if accumulating is not None:
             step = "optimizer step"
         hidden = [one for one in calls.within(body, calls.steps) if one not in calls.direct_steps]
         if trains and hidden and accumulating is None and _steps_now_and_then(tree, calls):
@@ -212,7 +209,6 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
         node=found.node,
         sites=tuple(found.sites),
         accumulating=accumulating,
-        accelerator=accelerator,
         notes=notes,
     )
 
@@ -221,7 +217,7 @@ def _models(roles: Roles, found: _Found) -> tuple[tuple[str, ...], tuple[str, ..
     names = list(dict.fromkeys(model for site in found.sites for model in site.models))
     notes: tuple[str, ...] = ()
     if not found.sites:
-        names = [name for name, why in roles.models.items() if why in ("parameters", "deepspeed")]
+        names = [name for name, why in roles.models.items() if why == "deepspeed" or name in roles.optimized]
         notes = ("the forward pass is not in this file; the model is the one whose parameters the optimizer has",)
     elif UNKNOWN in names:
         notes = ("a model that is called there has no name in this place: name it with --model",)
@@ -229,52 +225,10 @@ def _models(roles: Roles, found: _Found) -> tuple[tuple[str, ...], tuple[str, ..
     return tuple(name for name in names if not any(name.startswith((f"{other}.", f"{other}[")) for other in names)), notes
 
 
-def _accumulation(tree: Tree, calls: Calls, loop: Loop) -> tuple[cst.If | None, str | None]:
-    """Whether the optimizer steps in some iterations only: the `if` around its step, or the accelerator that decides."""
-    for step in calls.within(loop.body, calls.steps):
-        function = calls.home(step)
-        inside = calls.loops_around(step, function)
-        if not inside or inside[0] is not loop or tree.function_of(step) is not calls.home(step):
-            continue
-        below = step
-        for above in tree.above(step):
-            if above is loop:
-                break
-            if isinstance(above, cst.If) and below is above.body and _counts(tree, above.test, loop):
-                return above, None
-            if isinstance(above, cst.With):
-                for item in above.items:
-                    if (
-                        isinstance(item.item, cst.Call)
-                        and isinstance(item.item.func, cst.Attribute)
-                        and item.item.func.attr.value == "accumulate"
-                    ):
-                        return None, tree.code(item.item.func.value)
-            below = above
-    return None, None
-
-
-def _counts(tree: Tree, test: cst.BaseExpression, loop: Loop) -> bool:
-    """Whether a condition is true every so many iterations."""
-    if _has_modulo(test) or _COUNTED.search(tree.code(test)):
-        return True
-    names = {node.value for node in walk(test) if isinstance(node, cst.Name)}
-    for node in walk(loop.body):
-        if isinstance(node, cst.Assign) and _has_modulo(node.value):
-            targets = {target.target.value for target in node.targets if isinstance(target.target, cst.Name)}
-            if targets & names:
-                return True
-    return False
-
-
-def _has_modulo(node: cst.CSTNode) -> bool:
-    return any(isinstance(one, cst.Modulo) for one in walk(node))
-
-
 def _steps_now_and_then(tree: Tree, calls: Calls) -> bool:
     for step in calls.direct_steps:
         for above in tree.above(step):
-            if isinstance(above, cst.If) and _has_modulo(above.test):
+            if isinstance(above, cst.If) and has_modulo(above.test):
                 return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -64,11 +65,30 @@ def _load(path: str) -> tuple[Config, list[str]]:
         logger.handlers[:], logger.propagate = handlers, propagate
 
 
+def check_place(path: str, script: Path) -> None:
+    """Raises UsageError where no configuration can be: in the place of a directory, a device or the script, or in no directory."""
+    if not path.strip() or "\0" in path:
+        raise UsageError(f"--config is {path!r}: it must be the path of a file, for example ./config.json")
+    target = Path(os.path.realpath(path))
+    try:
+        there = os.stat(target)
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise UsageError(f"{path}: there is no directory {target.parent}: make it first, or name another file with --config") from None
+        return
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from None
+    if stat.S_ISDIR(there.st_mode):
+        raise UsageError(f"--config {path} is a directory: name a file, for example {os.path.join(path, 'config.json')}")
+    if not stat.S_ISREG(there.st_mode):
+        raise UsageError(f"--config {path} is no file, so it is not replaced: name another one")
+    if target == script:
+        raise UsageError(f"--config {path} is the script itself: name another file")
+
+
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Writes it, whole or not at all; a link keeps leading to the file. Raises UsageError."""
+    """Writes it, whole or not at all; a link keeps leading to the file. `check_place` has let it pass. Raises UsageError."""
     target = path.resolve() if path.is_symlink() else path
-    if not target.parent.is_dir():
-        raise UsageError(f"{path}: there is no directory {target.parent}: make it first, or name another file with --config")
     try:
         write_whole(target, text_of(content).encode("utf-8", "surrogatepass"), like=target if target.exists() else None)
     except OSError as error:

@@ -111,7 +111,7 @@ def _problems(found: dict[str, Any], npu: bool, integration: str | None) -> list
             f"mindstudio-probe is installed in {python} and has the same import name: {python} -m pip uninstall mindstudio-probe"
         )
     if found["msprobe"] is None:
-        problems.append(f"msprobe is not installed in {python}: {python} -m pip install msprobe")
+        problems.append(f"msprobe is not installed in {python}: in the directory of its repository, {python} -m pip install .")
     if found["torch"] is None:
         problems.append(f"PyTorch is not installed in {python}: install it there, or name another interpreter with --python")
     elif found["torch"] != "?" and _numbers(found["torch"]) < _OLDEST_TORCH:
@@ -119,9 +119,9 @@ def _problems(found: dict[str, Any], npu: bool, integration: str | None) -> list
     if npu and not found["npu"]:
         problems.append(f"no NPU is available in {python} (torch_npu): what was chosen needs one")
     if integration == "transformers" and found["transformers"] is None:
-        problems.append(f"transformers is not installed in {python}: {python} -m pip install 'msprobe[transformers]'")
+        problems.append(f"transformers is not installed in {python}: {python} -m pip install transformers")
     if integration == "lightning" and found["lightning"] is None and found["pytorch_lightning"] is None:
-        problems.append(f"Lightning is not installed in {python}: {python} -m pip install 'msprobe[lightning]'")
+        problems.append(f"Lightning is not installed in {python}: {python} -m pip install lightning")
     return problems
 
 

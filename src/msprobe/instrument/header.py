@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import libcst as cst
@@ -29,17 +30,18 @@ class Names:
 
 def names_for(tree: Tree) -> Names:
     """The usual names, or ones with `msprobe_` in front where the script has the usual one for something else."""
-    taken = {node.value for node in walk(tree.module) if isinstance(node, cst.Name)}
+    taken = {node.value for node in tree.nodes if isinstance(node, cst.Name)}
 
-    def free(name: str, other: str) -> str:
-        return name if name not in taken else other
+    def free(name: str, *others: str) -> str:
+        names = itertools.chain((name, *others), (f"{others[-1] if others else name}_{number}" for number in itertools.count(2)))
+        return next(one for one in names if one not in taken)
 
     return Names(
         debugger=free("debugger", "msprobe_debugger"),
         seed_all=free("seed_all", "msprobe_seed_all"),
         precision_debugger=free("PrecisionDebugger", "MsprobeDebugger"),
         callback=free("MsprobeCallback", "MsprobeRecording"),
-        result="msprobe_result",
+        result=free("msprobe_result"),
     )
 
 
@@ -96,4 +98,5 @@ def _runs_a_program(node: cst.CSTNode) -> bool:
     """`if __name__ == "__main__":` with imports in it, or a block that does more than import."""
     if isinstance(node, cst.If) and any(isinstance(one, cst.Name) and one.value == "__name__" for one in walk(node.test)):
         return True
-    return any(isinstance(one, cst.For | cst.While | cst.FunctionDef | cst.ClassDef) for one in walk(node)) and isinstance(node, cst.If)
+    kinds = cst.For | cst.While if isinstance(node, cst.Try) else cst.For | cst.While | cst.FunctionDef | cst.ClassDef
+    return isinstance(node, cst.If | cst.Try) and any(isinstance(one, kinds) for one in walk(node))

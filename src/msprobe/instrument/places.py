@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from msprobe.instrument.candidates import Candidate
 from msprobe.instrument.edits import Edit, Insert, Splice
 from msprobe.instrument.header import Names
 from msprobe.instrument.sites import Calls
-from msprobe.instrument.tree import Statement, Tree, assigned, children, names_in_target, root_of, statements, walk
+from msprobe.instrument.tree import Statement, Tree, assigned, children, names_in, names_in_target, statements, walk
 
 _ENDS = (cst.Continue, cst.Break, cst.Return, cst.Raise)
 _Exit = cst.Continue | cst.Break | cst.Return
@@ -36,26 +37,28 @@ class Placing:
         self._names = names
 
     def unbound(self, models: Sequence[str]) -> list[str]:
-        """Those of the models that have no value yet where start() will stand."""
+        """Those of the models that have no value, or none yet, where start() will stand."""
         if self._candidate.trainer is not None:
             return []
         region = self._region(models)
-        here = self._tree.start(statements(region.block)[region.first])
-        function = self._calls.home(statements(region.block)[region.first])
-        scope: cst.CSTNode = self._tree.module if function is None else function
-        missing = []
-        for model in models:
-            root = root_of(model)
-            bound = [
-                node
-                for node in walk(scope, lambda node: node is scope or not isinstance(node, cst.FunctionDef | cst.ClassDef))
-                if root in _binds(node)
-            ]
-            if function is not None and any(parameter.name.value == root for parameter in _parameters(function)):
-                continue
-            if bound and all(self._tree.start(node) >= here for node in bound):
-                missing.append(model)
-        return missing
+        first = statements(region.block)[region.first]
+        here, function = self._tree.start(first), self._tree.function_of(first)
+        return [model for model in models if not all(self._has_value(name, function, here) for name in names_in(model))]
+
+    def _has_value(self, name: str, function: cst.FunctionDef | None, here: tuple[int, int]) -> bool:
+        """Whether a name is bound before a place in this function, or anywhere in the functions around it and the module."""
+        inside: cst.FunctionDef | None = function
+        while True:
+            scope: cst.CSTNode = self._tree.module if inside is None else inside
+            if inside is not None and any(parameter.name.value == name for parameter in _parameters(inside)):
+                return True
+            bound = [node for node in _in_scope(scope) if name in _binds(node)]
+            if bound:
+                local = inside is function and not any(isinstance(node, cst.Global | cst.Nonlocal) for node in bound)
+                return not local or any(self._tree.start(node) < here for node in bound)
+            if inside is None:
+                return name in dir(builtins) or any(isinstance(node, cst.ImportStar) for node in _in_scope(scope))
+            inside = self._tree.function_of(inside)
 
     def edits(self, models: Sequence[str]) -> list[Edit]:
         """The edits that record the place with these models; none of them: start() without a model."""
@@ -71,18 +74,20 @@ class Placing:
         edits = self._before(inside[0], [f"{self._names.debugger}.start({given})"])
         for leaving in _exits(inside, isinstance(self._candidate.node, cst.FunctionDef)):
             edits += self._leaving(leaving)
-        if self._candidate.accumulating is not None:
-            edits += self._at_optimizer_step(self._candidate.accumulating)
+        accumulating = self._candidate.accumulating
+        if accumulating is not None and accumulating.block is not None:
+            edits += self._at_optimizer_step(accumulating.block)
         if not isinstance(inside[-1], _ENDS):
             edits += self._after(inside[-1], self._closing(), order=1)
         return edits
 
     def _closing(self) -> list[str]:
         stop, step = self._stop_and_step()
-        if self._candidate.accumulating is not None:
+        accumulating = self._candidate.accumulating
+        if accumulating is not None and accumulating.block is not None:
             return [stop]
-        if self._candidate.accelerator is not None:
-            return [stop, f"if {self._candidate.accelerator}.sync_gradients: {step}"]
+        if accumulating is not None and accumulating.accelerator is not None:
+            return [stop, f"if {accumulating.accelerator}.sync_gradients: {step}"]
         return [stop, step]
 
     def _stop_and_step(self) -> tuple[str, str]:
@@ -91,8 +96,11 @@ class Placing:
     def _leaving(self, leaving: _Exit) -> list[Edit]:
         """Recording ends before an iteration is left, and after the value of a `return` that still calls the model is there."""
         ending = list(self._stop_and_step())
-        if self._candidate.accumulating is not None or self._candidate.accelerator is not None:
-            ending = ending[:1]
+        accumulating = self._candidate.accumulating
+        if accumulating is not None:
+            after = accumulating.after
+            if after is None or self._tree.start(leaving) < self._tree.start(after):
+                ending = ending[:1]
         if not (isinstance(leaving, cst.Return) and leaving.value is not None and self._works(leaving.value)):
             return self._before(leaving, ending)
         line, column = self._tree.start(leaving)
@@ -104,8 +112,8 @@ class Placing:
         sites: list[cst.CSTNode] = [site.node for site in self._candidate.sites]
         return bool(self._calls.within(value, sites) or self._calls.within(value, self._calls.steps + self._calls.backward))
 
-    def _at_optimizer_step(self, condition: cst.If) -> list[Edit]:
-        inside = statements(condition.body)
+    def _at_optimizer_step(self, block: cst.BaseSuite) -> list[Edit]:
+        inside = statements(block)
         ending = list(self._stop_and_step())
         if not any(True for _ in _exits(inside, False)) and not isinstance(inside[-1], _ENDS):
             return self._after(inside[-1], ending)
@@ -163,7 +171,8 @@ class Placing:
 
     def _after(self, node: cst.CSTNode, code: list[str], order: int = 0) -> list[Edit]:
         line, column = self._tree.end(node)
-        if isinstance(self._tree.parent(node), cst.SimpleStatementSuite):
+        parent = self._tree.parent(node)
+        if isinstance(parent, cst.SimpleStatementSuite) or (isinstance(parent, cst.SimpleStatementLine) and parent.body[-1] is not node):
             return [Splice(line, column, column, "".join(f"; {one}" for one in code), self._tree.logical(line)[0])]
         first = self._tree.logical(self._tree.start(node)[0])[0]
         return [Insert(self._tree.logical(line)[1], self._tree.indent(first), tuple(code), order)]
@@ -190,8 +199,22 @@ def _rebinds(node: cst.CSTNode, models: Sequence[str]) -> bool:
     return any(model == name or model.startswith((f"{name}.", f"{name}[")) for model in models for name in names)
 
 
+def _in_scope(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes of a function, or of a module, that share its names: comprehensions, functions and classes inside have their own."""
+    own = cst.FunctionDef | cst.ClassDef | cst.Lambda
+    yield from walk(scope, lambda node: node is scope or not isinstance(node, own))
+
+
 def _binds(node: cst.CSTNode) -> set[str]:
     """Names that a node binds itself, not through what is inside it."""
+    if isinstance(node, cst.Global | cst.Nonlocal):
+        return {item.name.value for item in node.names}
+    if isinstance(node, cst.FunctionDef | cst.ClassDef):
+        return {node.name.value}
+    if isinstance(node, cst.ExceptHandler):
+        return set() if node.name is None else set(names_in_target(node.name.name))
+    if isinstance(node, cst.MatchAs | cst.MatchStar):
+        return set() if node.name is None else {node.name.value}
     if isinstance(node, cst.For):
         return set(names_in_target(node.target))
     if isinstance(node, cst.BaseSmallStatement | cst.WithItem | cst.FunctionDef | cst.ClassDef | cst.NamedExpr):

@@ -62,6 +62,7 @@ class Planner:
         if not self.script.candidates:
             raise UsageError(self.script.nothing_found())
         source.check_writable(self.source)
+        configuring.check_place(options.config, self.source.path)
         known = {name: fields.read(name, text) for name, text in options.given.items()}
         candidate = self._candidate(options, answer)
         self._look_around(options, answer, known, candidate)
@@ -135,6 +136,8 @@ class Planner:
         assert self.script is not None
         if options.models is not None:
             names = [name.strip() for text in options.models for name in _parts(text) if name.strip()]
+            if not names or (len(names) > 1 and "none" in names):
+                raise UsageError(f"--model {', '.join(options.models)!r}: an expression such as model or self.net, or none alone")
             names = [] if names == ["none"] else names
             for name in names:
                 _check_expression(name)
@@ -150,7 +153,7 @@ class Planner:
             return []
         unbound = self.script.unbound(candidate, candidate.models)
         names = [name for name in candidate.models if name not in unbound]
-        answer.notes += [f"{name} gets its value only after recording has started, so it is not given to start()" for name in unbound]
+        answer.notes += [f"{name} has no value where recording starts, so it is not given to start()" for name in unbound]
         if len(names) > 1 and not options.yes:
             text = "Several models are called there. Which are recorded? All of them may be named."
             choices = tuple(Choice(name, self.script.roles.models.get(name, "called")) for name in names)

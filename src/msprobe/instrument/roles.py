@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from msprobe.instrument.tree import Tree, dotted, names_in_target, root_of, walk
+from msprobe.instrument.tree import Tree, dotted, names_in_target, root_of
 
 _MODEL_NAME = re.compile(
     r"_?(?:[a-zA-Z0-9]+_)*(?:model|net|network|generator|discriminator|backbone|policy|actor|critic|unet|resnet|vae|student|teacher|engine|classifier)"
@@ -70,20 +70,23 @@ class Roles:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.imports = _imports(tree)
-        self.classes = {node.name.value: node for node in walk(tree.module) if isinstance(node, cst.ClassDef)}
-        self.functions = {node.name.value: node for node in walk(tree.module) if isinstance(node, cst.FunctionDef)}
+        self.classes = {node.name.value: node for node in tree.nodes if isinstance(node, cst.ClassDef)}
+        self.functions = {node.name.value: node for node in tree.nodes if isinstance(node, cst.FunctionDef)}
         self.module_classes = frozenset(name for name in self.classes if self._base(name, _is_module_base))
         self.lightning_classes = frozenset(name for name in self.classes if self._base(name, lambda full: full.endswith("LightningModule")))
         self.trainer_classes = frozenset(name for name in self.classes if self._base(name, self._is_hf_trainer))
         self.models: dict[str, str] = {}
         """Name -> what makes us think so."""
+        self.optimized: set[str] = set()
+        """Models whose parameters are given to something: an optimizer, most probably."""
         self.optimizers: set[str] = set()
         self.others: set[str] = set()
         """Names that stand for something else, whatever they are called."""
         self.pipelines: set[str] = set()
         """Pipelines of transformers: what is called; the model is inside."""
         self._returning: set[str] = set()
-        calls = [node for node in walk(tree.module) if isinstance(node, cst.Call)]
+        calls = [node for node in tree.nodes if isinstance(node, cst.Call)]
+        self._assignments = [node for node in tree.nodes if isinstance(node, cst.Assign | cst.AnnAssign | cst.NamedExpr | cst.Return)]
         for _ in range(3):  # a name may be given on: model -> net -> self.net
             self._read_assignments()
         self._read_use(calls)
@@ -197,7 +200,7 @@ class Roles:
         return _OPTIMIZER_NAME.fullmatch(last) is not None and "sched" not in last.lower()
 
     def _read_assignments(self) -> None:
-        for node in walk(self._tree.module):
+        for node in self._assignments:
             if isinstance(node, cst.Assign):
                 for target in node.targets:
                     self._bind(target.target, node.value)
@@ -261,6 +264,8 @@ class Roles:
                 name = dotted(call.func.value)
                 if name is not None and name != "self" and name not in self.others:
                     self.models.setdefault(name, "parameters")
+                    if call.func.attr.value in ("parameters", "named_parameters"):
+                        self.optimized.add(name)
         switched = {
             name
             for call in calls
@@ -326,7 +331,7 @@ def bound_arguments(function: cst.FunctionDef, call: cst.Call, method: bool) -> 
 def _imports(tree: Tree) -> dict[str, str]:
     """Name in the file -> full dotted name of what was imported."""
     found: dict[str, str] = {}
-    for node in walk(tree.module):
+    for node in tree.nodes:
         if isinstance(node, cst.Import):
             for alias in node.names:
                 full = dotted(alias.name) or ""

@@ -12,7 +12,7 @@ from msprobe.instrument.header import header, names_for
 from msprobe.instrument.places import Placing
 from msprobe.instrument.roles import Roles
 from msprobe.instrument.sites import Calls
-from msprobe.instrument.source import Source, check_syntax, split_lines
+from msprobe.instrument.source import Source, check_syntax
 from msprobe.instrument.trainers import elsewhere, unsupported
 from msprobe.instrument.tree import Tree
 from msprobe.instrument.undo import undo
@@ -81,4 +81,7 @@ class Script:
 
 def is_enabled(text: str) -> bool:
     """Whether lines of ours are in a script."""
-    return marks.ANY in text and any(marks.marked(line) for line in split_lines(text))
+    if marks.ANY not in text:
+        return False
+    found = undo(text)
+    return bool(found.taken or found.edited)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +37,11 @@ class Calls:
     def __init__(self, tree: Tree, roles: Roles) -> None:
         self.tree = tree
         self.roles = roles
-        self._calls = [node for node in walk(tree.module) if isinstance(node, cst.Call)]
-        self._names = [node for node in walk(tree.module) if isinstance(node, cst.Name | cst.Attribute)]
+        self._calls = [node for node in tree.nodes if isinstance(node, cst.Call)]
+        self._names: dict[str, list[cst.Name | cst.Attribute]] = defaultdict(list)
+        for node in tree.nodes:
+            if isinstance(node, cst.Name | cst.Attribute):
+                self._names[node.value if isinstance(node, cst.Name) else node.attr.value].append(node)
         self._callers: dict[int, list[cst.CSTNode]] = {}
         self.forward = self._sites()
         self.backward = self._closed([call for call in self._calls if roles.is_backward(call)])
@@ -88,7 +92,7 @@ class Calls:
     def _sites(self) -> list[Site]:
         found = []
         for call in self._calls:
-            model = self.roles.model_of(call)
+            model = self.roles.model_of(call) or self._itself(call)
             if model is None or self._is_inside_a_model(call):
                 continue
             function = self.home(call)
@@ -101,6 +105,13 @@ class Calls:
                 model = UNKNOWN
             found.append(Site(call, function, (model,)))
         return found
+
+    def _itself(self, call: cst.Call) -> str | None:
+        """`self` where a model calls itself, in its own training loop."""
+        owner = self.tree.class_of(call)
+        if dotted(call.func) not in ("self", "self.forward") or owner is None or owner.name.value not in self.roles.module_classes:
+            return None
+        return "self"
 
     def _is_only_defined(self, call: cst.Call, function: Function | None) -> bool:
         """Whether the call stands in `name = lambda ...:` outside of all loops: it runs somewhere else."""
@@ -151,11 +162,8 @@ class Calls:
         method = isinstance(owner, cst.ClassDef)
         if name in ("__init__", "main") and method:
             return
-        for node in self._names:
-            if isinstance(node, cst.Attribute):
-                if not method or node.attr.value != name:
-                    continue
-            elif node.value != name or method:
+        for node in self._names[name]:
+            if isinstance(node, cst.Attribute) is not method:
                 continue
             above = self.tree.parent(node)
             if isinstance(above, cst.FunctionDef | cst.Attribute | cst.Param | cst.AssignTarget | cst.ImportAlias):

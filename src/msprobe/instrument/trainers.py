@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from msprobe.instrument.roles import Roles
-from msprobe.instrument.tree import Tree, dotted, walk
+from msprobe.instrument.tree import Tree, dotted
 
 _LIGHTNING = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer", "lightning.pytorch.trainer.Trainer")
 
@@ -31,7 +31,7 @@ class Trainer:
 def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
     """The places where a trainer of transformers or Lightning is made, in the order of the file."""
     found = []
-    for call in walk(tree.module):
+    for call in tree.nodes:
         if not isinstance(call, cst.Call):
             continue
         kind = _kind(roles, roles.full(dotted(call.func)))

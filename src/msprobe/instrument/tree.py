@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import io
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 from msprobe.errors import UsageError
 from msprobe.instrument.source import split_lines
@@ -37,7 +39,9 @@ class Tree:
         self.module = wrapper.module
         self.lines = [line.rstrip("\n") for line in split_lines(text)]
         self._positions = wrapper.resolve(PositionProvider)
-        self._parents = wrapper.resolve(ParentNodeProvider)
+        self.nodes = list(walk(self.module))
+        """All of them, in the order of the text."""
+        self._parents = {child: node for node in self.nodes for child in children(node)}
         self._logical = _logical_lines(text)
 
     def start(self, node: cst.CSTNode, decorators: bool = True) -> tuple[int, int]:
@@ -99,10 +103,47 @@ def walk(node: cst.CSTNode, into: Callable[[cst.CSTNode], bool] = lambda node: T
             waiting += reversed(children(here))
 
 
-@lru_cache(maxsize=1 << 18)
+_PUNCTUATION = (
+    cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace,
+    cst.EmptyLine,
+    cst.Newline,
+    cst.Comment,
+    cst.Comma,
+    cst.Semicolon,
+    cst.Colon,
+    cst.Dot,
+    cst.AssignEqual,
+    cst.LeftParen,
+    cst.RightParen,
+    cst.LeftSquareBracket,
+    cst.RightSquareBracket,
+)
+_FIRST: dict[type[cst.CSTNode], tuple[str, ...]] = {
+    cst.FunctionDef: ("decorators", "name", "params", "returns"),
+    cst.ClassDef: ("decorators", "name", "bases", "keywords"),
+    cst.IfExp: ("body", "test"),
+}
+"""Fields that stand before the others in the text, where that is not their order in libcst."""
+
+
+@lru_cache(maxsize=1 << 20)
 def children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The nodes right inside a node, kept: libcst finds them by visiting, which takes long."""
-    return tuple(node.children)
+    """The nodes right inside a node, without white space and punctuation. libcst itself finds them by visiting all, which takes long."""
+    found: list[cst.CSTNode] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, cst.CSTNode) and not isinstance(one, _PUNCTUATION):
+                found.append(one)
+    return tuple(found)
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    first = _FIRST.get(kind, ())
+    names = [field.name for field in dataclasses.fields(kind) if "whitespace" not in field.name and field.name not in ("lpar", "rpar")]
+    return (*first, *(name for name in names if name not in first))
 
 
 def is_no_definition(node: cst.CSTNode) -> bool:
@@ -135,6 +176,14 @@ def dotted(node: cst.CSTNode | None) -> str | None:
     return None
 
 
+def names_in(expression: str) -> list[str]:
+    """The names that must have a value for an expression to have one; none for what binds names itself (a comprehension, a lambda)."""
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    if any(isinstance(node, ast.Lambda | ast.comprehension | ast.NamedExpr) for node in nodes):
+        return []
+    return [node.id for node in nodes if isinstance(node, ast.Name)]
+
+
 def root_of(expression: str) -> str:
     """The name that an expression begins with: `self` of `self.nets[0]`."""
     found = re.match(r"\w+", expression)
@@ -147,7 +196,7 @@ def assigned(node: cst.CSTNode) -> Iterator[str]:
         targets: list[cst.BaseExpression] = []
         if isinstance(one, cst.Assign):
             targets = [target.target for target in one.targets]
-        elif isinstance(one, cst.AnnAssign | cst.AugAssign | cst.NamedExpr | cst.For | cst.CompFor):
+        elif isinstance(one, cst.AnnAssign | cst.AugAssign | cst.NamedExpr | cst.For):
             targets = [one.target]
         elif isinstance(one, cst.WithItem) and one.asname is not None:
             targets = [one.asname.name]

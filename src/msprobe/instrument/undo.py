@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import re
 import tokenize
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from msprobe.instrument import marks
+from msprobe.instrument import marks, reflowed
 from msprobe.instrument.source import line_end, split_lines
 
-_REACH = 60
+_REACH = 1000
 """So many lines behind the comment that tells of it a changed line is looked for: a statement over several lines, and lines put in."""
 
 
@@ -22,63 +22,83 @@ class Undone:
         text: without those that are as we wrote them.
         taken: how many were taken out or changed back.
         edited: lines of the text that was given, counted from 1, that carry our mark and were edited by somebody.
+        origin: for each line that is left, which it was in the text that was given, counted from 1.
     """
 
     text: str
     taken: int
     edited: list[int] = field(default_factory=list)
+    origin: list[int] = field(default_factory=list)
 
 
 def undo(text: str, keep: frozenset[int] = frozenset()) -> Undone:
-    """The text without our lines; lines in `keep` (counted from 1) stay as they are."""
-    lines = split_lines(text)
-    inside = _inside_strings(text)
-    skip: set[int] = set()
-    restored: dict[int, str] = {}
-    edited: list[int] = []
-    for index, line in enumerate(lines):
-        number = index + 1
+    """The text without our lines; those whose mark is in one of the lines in `keep` (counted from 1) stay as they are."""
+    work = _Undoing(text)
+    inside = inside_strings(text)
+    for number, line in enumerate(work.lines, 1):
         if number in inside or number in keep or not marks.marked(line):
             continue
         if marks.told(line) is not None:
-            found = next(
-                (i for i in range(index + 1, min(index + _REACH, len(lines))) if marks.old_line(line, lines[i]) and i not in restored), None
-            )
-            if found is None:
-                edited.append(number)
-                continue
-            old = marks.old_line(line, lines[found])
-            assert old is not None
-            restored[found] = old
-            skip.add(index)
+            done = work.change_back(number)
         elif marks.ours(line):
-            skip.add(index)
+            work.skip.add(number)
+            done = True
         else:
-            edited.append(number)
-    left = [restored.get(index, line) for index, line in enumerate(lines) if index not in skip]
-    if left and lines and len(lines) - 1 in skip and not line_end(lines[-1]):
-        left[-1] = left[-1].rstrip("\r\n")
-    return Undone("".join(left), len(skip), edited)
+            done = work.take_reflowed(number)
+        if done:
+            work.taken += 1
+        else:
+            work.edited.append(number)
+    return work.result()
 
 
-def without_edited(text: str, name: str | None) -> str:
-    """The text without our lines, edited or not. Of a changed line that was edited since, only the calls of the debugger `name` go."""
-    lines = split_lines(text)
-    edited = undo(text).edited
-    changed: dict[int, str] = {}
-    ours = re.compile(rf"\b{re.escape(name or 'debugger')}\.(?:start|stop|step)\([^()]*\)")
-    for number in edited:
-        if marks.told(lines[number - 1]) is None:
-            continue
-        for index in range(number, min(number + 3, len(lines))):
-            if ours.search(lines[index]) and not marks.marked(lines[index]):
-                changed[index] = re.sub(rf"; {ours.pattern}|{ours.pattern}; ", "", lines[index])
-                break
-    kept = [changed.get(index, line) for index, line in enumerate(lines) if index + 1 not in edited]
-    return undo("".join(kept)).text
+class _Undoing:
+    """Lines are counted from 1."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = split_lines(text)
+        self.skip: set[int] = set()
+        self.restored: dict[int, str] = {}
+        self.edited: list[int] = []
+        self.taken = 0
+
+    @cached_property
+    def pieces(self) -> list[reflowed.Piece]:
+        return reflowed.pieces(self.text)
+
+    def change_back(self, number: int) -> bool:
+        """The line that the comment tells of is what it was again; False where it was edited."""
+        comment = self.lines[number - 1]
+        for found in range(number + 1, min(number + _REACH, len(self.lines)) + 1):
+            old = None if found in self.restored else marks.old_line(comment, self.lines[found - 1])
+            if old is not None:
+                self.restored[found] = old
+                self.skip.add(number)
+                return True
+        new = reflowed.changed(self.pieces, comment, number)
+        if new is None:
+            return False
+        place, old = new
+        self.restored[place[0]] = old + line_end(self.lines[place[-1] - 1])
+        self.skip |= {number, *place[1:]}
+        return True
+
+    def take_reflowed(self, number: int) -> bool:
+        """A statement of ours that a formatter has broken goes; False where it was edited."""
+        place = reflowed.ours(self.pieces, number, self.lines[number - 1])
+        self.skip |= set(place or ())
+        return place is not None
+
+    def result(self) -> Undone:
+        origin = [number for number in range(1, len(self.lines) + 1) if number not in self.skip]
+        left = [self.restored.get(number, self.lines[number - 1]) for number in origin]
+        if left and self.lines and len(self.lines) in self.skip and not line_end(self.lines[-1]):
+            left[-1] = left[-1].rstrip("\r\n")
+        return Undone("".join(left), self.taken, self.edited, origin)
 
 
-def _inside_strings(text: str) -> frozenset[int]:
+def inside_strings(text: str) -> frozenset[int]:
     """Numbers of the lines that end inside a string: what looks like a comment there is none."""
     inside: set[int] = set()
     try:

@@ -30,7 +30,7 @@ def _bases() -> tuple[Any, ...]:
     if not loaded:
         loaded = [name for name in _PACKAGES if importlib.util.find_spec(name.partition(".")[0]) is not None][:1]
     if not loaded:
-        raise MissingPackageError("neither lightning nor pytorch_lightning is installed: pip install 'msprobe[lightning]'")
+        raise MissingPackageError("neither lightning nor pytorch_lightning is installed: pip install lightning")
     return tuple(importlib.import_module(name).Callback for name in loaded)
 
 

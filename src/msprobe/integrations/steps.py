@@ -33,7 +33,7 @@ def needed(package: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise  # it is there, and misses something itself
-        raise MissingPackageError(f"{package} is not installed, and MsprobeCallback is for it: pip install 'msprobe[{extra}]'") from None
+        raise MissingPackageError(f"{package} is not installed, and MsprobeCallback is for it: pip install {extra}") from None
 
 
 def contained(event: F) -> F:

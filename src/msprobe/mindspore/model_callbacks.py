@@ -7,6 +7,7 @@ from typing import Any
 
 from mindspore.train import Callback
 
+from msprobe.errors import UsageError
 from msprobe.mindspore.debugger import PrecisionDebugger
 
 
@@ -15,10 +16,15 @@ class MsprobeStep(Callback):
 
     Args:
         debugger: the PrecisionDebugger of the process.
+
+    Raises:
+        UsageError: `debugger` is something else.
     """
 
     def __init__(self, debugger: PrecisionDebugger) -> None:
         super().__init__()
+        if not (isinstance(debugger, PrecisionDebugger) or debugger is PrecisionDebugger):
+            raise UsageError(f"MsprobeStep(debugger): debugger is {debugger!r}; allowed: the PrecisionDebugger")
         self._debugger = debugger
 
     def on_train_step_begin(self, run_context: Any) -> None:

@@ -88,6 +88,7 @@ class Session(BaseSession):
             place = self.place_of(rank)
             self.step = StepRecord(config, self.number, place, make_selection(config, self.names_seen), self.pool)
             self.tell_begun(f"recording {config.task} at level {config.level} into {self.step.directory}")
+            self._tell_static_fields()
             if not has_grad_nodes and self.step.selection.sides.backward:
                 self.tell_once("nodes", "this MindSpore does not show its backward graph: gradients of calls are not recorded")
         window = Window(self.recorder, config.level, model)
@@ -97,6 +98,17 @@ class Session(BaseSession):
         self.guard.open()
         window.open()
         self.step.tally.spent += perf_counter() - began
+
+    def _tell_static_fields(self) -> None:
+        """The configuration asks for what compiled graphs alone have."""
+        section = self.config.section
+        values = {"summary_mode": section.summary_mode, "device": section.device, "file_format": section.file_format}
+        instead = {"summary_mode": "statistics", "device": "host", "file_format": "npy"}
+        for field, value in values.items():
+            if isinstance(value, tuple) or value in ("device", "bin"):
+                shown = list(value) if isinstance(value, tuple) else value
+                where = f'"{self.config.task}"."{field}"'
+                self.tell_once(field, f'{where} {shown!r} is for compiled graphs: here it is "{instead[field]}"')
 
     def stop(self) -> None:
         """Recording is off from here; gradients of what was recorded still come until the step ends."""

@@ -76,6 +76,11 @@ class PrecisionDebugger(BaseDebugger[Session]):
         return _session(config_path, arguments)
 
     @classmethod
+    def _in_step(cls) -> bool:
+        """Whether the running step is recorded, so that `_note` has a place."""
+        return cls._current().step is not None
+
+    @classmethod
     def _note(cls, key: str, value: Any) -> None:
         """Put a JSON value into meta.json of the running step; nothing happens where none is being recorded."""
         session = cls._current()

@@ -142,6 +142,84 @@ def test_the_request_with_the_same_prompt(tmp_path: Path, name: str, tokens: lis
     ]
 
 
+def _decoding(tmp_path: Path, *requests: dict[str, Any]) -> Path:
+    """A step with one token of each request, at position 5; of "a" for the first, of "b" for the second."""
+    known = [{"id": str(number), "rows": [number, number + 1], "positions": [5, 6], **one} for number, one in enumerate(requests)]
+    writer = Writer(tmp_path / "target", "tensor")
+    hidden = np.concatenate([HIDDEN["a"][:1], HIDDEN["b"][:1]])
+    return writer.close({"Module.layer.Layer.forward.0": entry([], [writer.tensor("h", hidden)])}, batch={"tokens": 2, "requests": known})
+
+
+def _whole(tmp_path: Path, tokens: list[int], name: str) -> Path:
+    """A forward of these tokens, whose last position has the values of "a" or "b"."""
+    writer = Writer(tmp_path / "golden", "tensor")
+    ids = writer.tensor("ids", np.array([tokens]))
+    hidden = np.concatenate([np.zeros((len(tokens) - 1, WIDTH), "f4"), HIDDEN[name][:1]])[None]
+    return writer.close(
+        {"Module.embed.Embedding.forward.0": entry([ids], []), "Module.layer.Layer.forward.0": entry([], [writer.tensor("y", hidden)])}
+    )
+
+
+def _plain(tmp_path: Path) -> Path:
+    file = tmp_path / "mapping.yaml"
+    values = {"layer": {"output.0": None}, "embed": None}
+    file.write_text(
+        yaml.safe_dump({"prepare": {"target": {"request": "same", "values": values}, "golden": {"sequence": True, "values": values}}})
+    )
+    return file
+
+
+def _of(prompt: list[int], *generated: int) -> dict[str, Any]:
+    return {"prompt_tokens": len(prompt), "prompt": fingerprint(prompt), "sequence": fingerprint([*prompt, *generated])}
+
+
+@pytest.mark.parametrize("name, number, last", [("a", 0, 7), ("b", 1, 8)])
+def test_of_several_samples_of_one_prompt_that_with_the_same_tokens(tmp_path: Path, name: str, number: int, last: int) -> None:
+    target = _decoding(tmp_path, _of(A, 7), _of(A, 8))
+    found = compare(target, _whole(tmp_path, [*A, last], name), mapping=_plain(tmp_path))
+    assert found.passed, str(found)
+    assert f"number {number} is compared" in found.compared[0].notes[0]
+
+
+def test_a_prompt_that_is_the_beginning_of_another(tmp_path: Path) -> None:
+    target = _decoding(tmp_path, _of(A[:2], 6, 6, 6, 6), _of(A[:4], 5, 8))
+    found = compare(target, _whole(tmp_path, [*A[:4], 5, 8], "b"), mapping=_plain(tmp_path))
+    assert found.passed and "number 1 is compared" in found.compared[0].notes[0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_samples_that_cannot_be_told_apart(tmp_path: Path, known: bool) -> None:
+    """The golden run has other tokens than any of them, or what they have was not known when they were recorded."""
+    one = _of(A, 9)
+    if not known:
+        del one["sequence"]
+    with pytest.raises(UsageError, match=r"the requests 0, 1 have this prompt, and none is known to have the tokens.*name one"):
+        compare(_decoding(tmp_path, one, one), _whole(tmp_path, [*A, 8], "a"), mapping=_plain(tmp_path))
+
+
+def test_other_tokens_after_the_prompt_are_told(tmp_path: Path) -> None:
+    target = _decoding(tmp_path, _of(A, 7), _of([2, 2], 1, 1, 1, 1))
+    found = compare(target, _whole(tmp_path, [*A, 9], "a"), mapping=_plain(tmp_path))
+    assert any("the two sides have other tokens up to position 5" in note for note in found.compared[0].notes)
+
+
+def test_a_golden_run_that_ends_before_the_request(tmp_path: Path) -> None:
+    target = _decoding(tmp_path, _of(A, 7), _of(A, 8))
+    with pytest.raises(UsageError, match="at the positions 5 to 5, and the other side has 5 tokens: record it with the prompt"):
+        compare(target, _whole(tmp_path, A, "a"), mapping=_plain(tmp_path))
+
+
+def test_a_golden_run_of_several_sequences(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "golden", "tensor")
+    data = {
+        "Module.embed.Embedding.forward.0": entry([writer.tensor("ids", np.array([[*A, 7], [*A, 8]]))], []),
+        "Module.rotary.Rotary.forward.0": entry([writer.tensor("positions", np.arange(6)[None])], []),
+    }
+    golden = writer.close(data)
+    with pytest.raises(UsageError, match=r"is \[2, ?6\], several sequences in one forward"):
+        compare(_decoding(tmp_path, _of(A, 7), _of(A, 8)), golden, mapping=_plain(tmp_path))
+
+
 def test_a_fault_in_one_request_alone(tmp_path: Path) -> None:
     """It would be seen in neither side's mean of the whole batch."""
     target = engine(tmp_path / "target")
@@ -212,6 +290,19 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert "leaves out 2 values of the golden run" in notes
 
 
+@pytest.mark.parametrize("parallel, refused", [({"tensor": 2}, True), ({"tensor": 1, "pipeline": 2}, False), (None, False), (3, False)])
+def test_parts_of_values_are_refused(tmp_path: Path, parallel: Any, refused: bool) -> None:
+    """Their shapes differ from those of the other side, which would name the wrong culprit."""
+    target, golden = engine(tmp_path / "target", parallel=parallel), model(tmp_path / "golden", "a", A)
+    assert compare(target, golden, mapping=mapping(tmp_path)).passed
+    file = mapping(tmp_path, whole=True)
+    if refused:
+        with pytest.raises(UsageError, match=r"one of 2 tensor-parallel ranks, which holds parts of values.*hf_llama_tp"):
+            compare(target, golden, mapping=file)
+    else:
+        assert compare(target, golden, mapping=file).passed
+
+
 def test_a_reference_is_refused(tmp_path: Path) -> None:
     golden = model(tmp_path / "golden", "a", A)
     with pytest.raises(UsageError, match="does not go with --reference"):
@@ -230,6 +321,9 @@ def test_the_packaged_mapping() -> None:
     assert path.is_file() and path.name == "hf_llama.yaml"
     names, tensors = read_mapping(Path("hf_llama"))
     assert names.modules == {"logits_processor": "lm_head"} and tensors.prepare is not None and len(tensors.rules) == 5
+    assert tensors.prepare[0].whole
+    _, tensors = read_mapping(Path("hf_llama_tp"))
+    assert tensors.prepare is not None and not tensors.prepare[0].whole and len(tensors.rules) == 1
     assert packaged(Path("no_such_mapping")) == Path("no_such_mapping")
     with pytest.raises(UsageError, match="does not exist"):
         read_mapping(Path("no_such_mapping"))

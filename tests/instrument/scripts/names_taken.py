@@ -1,6 +1,6 @@
 import torch
 
-debugger = None
+debugger = msprobe_debugger = None
 
 
 def seed_all(seed):

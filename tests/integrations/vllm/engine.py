@@ -3,6 +3,8 @@
 WHAT: model       writes tiny models with random weights
       plain       in-process and unwatched; then by hand: with a range of tokens, and by the template for GPUModelRunner
       recorded    in-process, by MSPROBE_CONFIG; then transformers with the same weights, and with a fault
+      several     in-process: prompts that begin alike, samples of one prompt; an engine after another; then transformers with what came out
+      ranks       tensor-parallel on two ranks, which are processes; then transformers
       processes   with engine and worker in processes of their own
       compiled    not eager
 """
@@ -118,6 +120,48 @@ def recorded(path: Path) -> Any:
     with torch.no_grad():
         net.model.layers[1].mlp.down_proj.weight.mul_(1.02)
     run(whole[1])
+    return results
+
+
+def transformers_of(path: Path, sequences: list[list[int]]) -> None:
+    """A step with a forward of each."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    net = AutoModelForCausalLM.from_pretrained(path / "model", dtype=torch.float32).eval()
+    PrecisionDebugger(config_path=os.environ["MSPROBE_CONFIG"])
+    PrecisionDebugger.set_init_step(100)
+    for tokens in sequences:
+        with torch.no_grad(), PrecisionDebugger.record(net):
+            net(input_ids=torch.tensor([tokens]), use_cache=False)
+
+
+def several(path: Path) -> Any:
+    import gc
+    import weakref
+
+    from vllm import SamplingParams
+
+    llm = engine(path, max_num_seqs=8)
+    sampling = [
+        SamplingParams(temperature=heat, n=n, seed=3, max_tokens=FEW, ignore_eos=True, detokenize=False) for heat, n in ((0, 1), (1.5, 2))
+    ]
+    prompts = [PROMPTS[0][:3], PROMPTS[0]]
+    found = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
+    sequences = [[*prompt, *sample.token_ids] for prompt, one in zip(prompts, found, strict=True) for sample in one.outputs]
+    gone = weakref.ref(llm.llm_engine.model_executor.driver_worker.model_runner.model)
+    del llm
+    gc.collect()
+    results = {"sequences": sequences, "gone": gone() is None, "next": generate(engine(path), PROMPTS)}
+    transformers_of(path, sequences)
+    return results
+
+
+def ranks(path: Path) -> Any:
+    results = {"single": generate(engine(path, tensor_parallel_size=2), PROMPTS[:1])}
+    transformers_of(path, [PROMPTS[0]])
     return results
 
 

@@ -46,12 +46,21 @@ def scheduled(**counts: int) -> SimpleNamespace:
     return SimpleNamespace(num_scheduled_tokens=counts, total_num_scheduled_tokens=sum(counts.values()))
 
 
-def configuration(*, eager: bool = True, mode: int = 0, graphs: Any = 0, replicas: int = 1, replica: int = 0) -> SimpleNamespace:
+def configuration(
+    *, eager: bool = True, mode: int = 0, graphs: Any = 0, replicas: int = 1, replica: int = 0, tensor: int = 1
+) -> SimpleNamespace:
     """A VllmConfig."""
     return SimpleNamespace(
         model_config=SimpleNamespace(enforce_eager=eager),
         compilation_config=SimpleNamespace(mode=SimpleNamespace(value=mode), cudagraph_mode=SimpleNamespace(value=graphs)),
-        parallel_config=SimpleNamespace(data_parallel_size=replicas, data_parallel_index=replica, world_size=2, rank=1),
+        parallel_config=SimpleNamespace(
+            data_parallel_size=replicas,
+            data_parallel_index=replica,
+            tensor_parallel_size=tensor,
+            pipeline_parallel_size=1,
+            world_size=2,
+            rank=1,
+        ),
     )
 
 

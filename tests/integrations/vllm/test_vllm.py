@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from msprobe.api import compare
+from msprobe.errors import UsageError
 from pytorch.capturing import Run
 
 THEIRS = os.environ.get("MSPROBE_VLLM_PYTHON", "")
@@ -21,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not THEIRS, reason="MSPROBE_VLLM_PYTHON does not name the interpreter of an environment with vLLM"),
 ]
 SOURCE = Path(__file__).parents[3] / "src"
+FEW_STEPS = 3
 LINEAR = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
 
 
@@ -48,6 +50,7 @@ def run(what: str, path: Path, in_process: bool = True, **config: Any) -> Ran:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else two ranks want two NUMA nodes
     }
     if what != "compiled":
         variables["TORCHDYNAMO_DISABLE"] = "1"  # vLLM compiles a helper of its own, which takes 20 seconds
@@ -57,7 +60,7 @@ def run(what: str, path: Path, in_process: bool = True, **config: Any) -> Ran:
         file.write_text(json.dumps({"dump_path": str(path / what), "rank": [], "step": [], **config}))
         variables["MSPROBE_CONFIG"] = str(file)
     script = str(Path(__file__).with_name("engine.py"))
-    done = subprocess.run([THEIRS, script, what, str(path)], env=variables, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([THEIRS, script, what, str(path)], env=variables, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Ran(json.loads(done.stdout.splitlines()[-1]) or {}, done.stderr)
 
@@ -171,6 +174,43 @@ def test_a_fault_is_named_at_its_module(steps: Run, tmp_path: Path) -> None:
     found = compare(steps.step(0).directory, steps.step(5).directory, mapping="hf_llama")
     assert not found.passed
     assert "`model.layers.1.mlp.down_proj` differs" in str(found)
+
+
+@pytest.fixture(scope="module")
+def several(path: Path) -> Ran:
+    return run("several", path, task="tensor", level="L0")
+
+
+@pytest.mark.parametrize("golden, number", [(100, 0), (101, 1), (102, 2)])
+def test_samples_of_one_prompt_are_told_apart(path: Path, several: Ran, golden: int, number: int) -> None:
+    """The first prompt is the beginning of the second one, of which there are two samples."""
+    steps = Run(path / "several")
+    assert several.results["sequences"][1][:-1] != several.results["sequences"][2][:-1]
+    found = compare(steps.step(FEW_STEPS - 1).directory, steps.step(golden).directory, mapping="hf_llama")
+    assert found.passed, str(found)
+    assert f"number {number} is compared" in found.compared[0].notes[0]
+
+
+def test_an_engine_after_another(path: Path, several: Ran, plain: Ran) -> None:
+    assert several.results["gone"]  # msprobe keeps no model alive
+    assert several.results["next"] == plain.results["batch"]
+    steps = Run(path / "several")
+    assert steps.steps == [*range(2 * FEW_STEPS), 100, 101, 102]
+    assert [one["prompt_tokens"] for one in batch(steps, FEW_STEPS)["requests"]] == [12, 5]
+
+
+@pytest.mark.slow
+def test_two_tensor_parallel_ranks(path: Path, plain: Ran) -> None:
+    ran = run("ranks", path, in_process=False, task="tensor", level="L0")
+    assert ran.results["single"][0][0] == plain.results["single"][0][0]
+    step = path / "ranks" / "step0"
+    golden = Run(path / "ranks").step(100).directory
+    for rank in ("rank0", "rank1"):
+        assert json.loads((step / rank / "meta.json").read_text())["parallel"] == {"tensor": 2, "pipeline": 1}
+        with pytest.raises(UsageError, match="hf_llama_tp"):
+            compare(step / rank, golden, mapping="hf_llama")
+        found = compare(step / rank, golden, mapping="hf_llama_tp")
+        assert found.passed, str(found)
 
 
 def test_processes_of_their_own(path: Path, plain: Ran) -> None:

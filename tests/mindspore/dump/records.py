@@ -12,7 +12,7 @@ import numpy as np
 from mindspore import Tensor, mint, nn, ops
 from mindspore_nets import Containers, InPlace, Mlp, Shared, Split, data, made
 
-from msprobe.mindspore import PrecisionDebugger
+from msprobe.mindspore import MsprobeStep, PrecisionDebugger
 
 seen = {}
 F = mint.nn.functional
@@ -130,6 +130,9 @@ def statistics_mode(name, mode):
 def both_modes():
     statistics_mode("md5", "md5")
     statistics_mode("plain", "statistics")
+    debugger("of_graphs", "mix", "statistics", summary_mode=["max"], device="device")
+    for _ in range(2):
+        train(made(Mlp), total, data()[0])
 
 
 def structure():
@@ -225,7 +228,7 @@ def model_train():
     import mindspore.dataset as ds
     from mindspore.train import Model
 
-    from msprobe.mindspore import MsprobeInitStep, MsprobeStep
+    from msprobe.mindspore import MsprobeInitStep
 
     def batches():
         for number in range(3):
@@ -405,6 +408,7 @@ def wrong_use():
         lambda: mine.start([made(Mlp), 4]),
         lambda: mine.set_init_step(-1),
         lambda: mine.start(rank_id=-1),
+        lambda: MsprobeStep(None),
     ):
         try:
             action()

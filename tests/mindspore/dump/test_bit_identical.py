@@ -9,6 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.mindspore
 NETS = ["Mlp", "Convolution", "Shared", "InPlace", "Containers", "ByHand", "WithJit", "JitWithWeights", "Split", "Half", "Dropped"]
+NETS += ["Recurrent", "Tied", "Converted", "Hooked"]
 
 
 @pytest.fixture(scope="module")

@@ -203,6 +203,17 @@ def test_md5_is_the_crc_of_the_bytes(runs: Runs) -> None:
     assert "md5" not in runs.data("plain")["Primitive.relu.ReLU.0.forward"]["output"][0]
 
 
+def test_what_only_compiled_graphs_have_is_told_once(runs: Runs) -> None:
+    record = runs.data("of_graphs")["Primitive.relu.ReLU.0.forward"]["output"][0]
+    assert {"Max", "Min", "Mean", "Norm"} <= set(record)
+    output = (runs.directory / "output.txt").read_text()
+    for told in (
+        """"statistics"."summary_mode" ['max'] is for compiled graphs: here it is "statistics\"""",
+        """"statistics"."device" 'device' is for compiled graphs: here it is "host\"""",
+    ):
+        assert output.count(told) == 1
+
+
 def test_structure_has_names_and_no_records(runs: Runs) -> None:
     assert runs.data("structure") == {}
     construct = runs.construct("structure")
@@ -387,6 +398,7 @@ def test_wrong_use_is_told(runs: Runs) -> None:
         "UsageError: start(model): model[1] is int, not a mindspore.nn.Cell",
         "UsageError: set_init_step(step): step is -1; allowed: an integer of 0 or more",
         "UsageError: start(rank_id): rank_id is -1; allowed: an integer of 0 or more",
+        "UsageError: MsprobeStep(debugger): debugger is None; allowed: the PrecisionDebugger",
     ]
 
 

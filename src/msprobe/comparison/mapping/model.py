@@ -145,6 +145,7 @@ class Prepared(_Strict):
         request: of a step of an engine, the request that is compared: its number, its id, or `same` for the one with the prompt of the
             other side.
         sequence: tensors [1, length, ...] hold the whole sequence; the positions of the request are compared.
+        whole: the step must be one of a single tensor-parallel rank: others hold parts of values.
         modules_only: calls of APIs are left out.
         values: module -> its values that are compared: value -> the recorded values that it is the sum of (one, a list, or nothing for
             itself). Nothing instead of values: the module is left out, with everything inside.
@@ -152,6 +153,7 @@ class Prepared(_Strict):
 
     request: StrictInt | StrictStr | None = None
     sequence: StrictBool = False
+    whole: StrictBool = False
     modules_only: StrictBool = False
     values: dict[Name, dict[Name, Annotated[tuple[Name, ...], BeforeValidator(_listed)] | None] | None] = {}
 
@@ -161,7 +163,7 @@ class Prepared(_Strict):
             module: None if known is None else {key: parts or (key,) for key, parts in known.items()}
             for module, known in self.values.items()
         }
-        return rules.Preparation(self.request, self.sequence, self.modules_only, values)
+        return rules.Preparation(self.request, self.sequence, self.modules_only, values, self.whole)
 
 
 class BothPrepared(_Strict):

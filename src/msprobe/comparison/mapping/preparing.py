@@ -5,34 +5,20 @@ tensor, hands the residual on beside the hidden states, and has modules that the
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.arrays import CannotCompose
 from msprobe.comparison.mapping.composed import ComposedRow, Part, absent_row, composed_row, shape
 from msprobe.comparison.mapping.names import match
-from msprobe.comparison.mapping.rules import SAME_PROMPT, How, Preparation, Select
+from msprobe.comparison.mapping.requests import Request, chosen_request, refuse_parts, sequence_length
+from msprobe.comparison.mapping.rules import How, Preparation, Select
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
-from msprobe.errors import DumpFormatError, UsageError
-from msprobe.format import layout
 
-_INTEGERS = ("torch.int64", "torch.int32")
 REPACKED = "the engine keeps no readable copy of this weight: it was repacked for its kernels"
-
-
-class Request(NamedTuple):
-    """Rows and positions of one request, ends excluded; `tokens` and `requests` of the whole step."""
-
-    number: int
-    rows: tuple[int, int]
-    positions: tuple[int, int]
-    tokens: int
-    requests: int
 
 
 def prepared(
@@ -52,15 +38,19 @@ def prepared(
         notes: gets what the reader should know, one sentence each.
 
     Raises:
-        UsageError: there is no such request.
+        UsageError: there is no such request, or the step holds parts of values.
     """
-    length = [_sequence(known) for known in calls]
+    length = [sequence_length(known) for known in calls]
     request: Request | None = None
     for place, name in enumerate(("target", "golden run")):
+        if how[place].whole:
+            refuse_parts(dumps[place])
         if how[place].request is not None:
-            request = _request(dumps[place], how[place].request, calls[1 - place], directories[1 - place])
+            request = chosen_request(dumps[place], how[place].request, calls[1 - place], directories[1 - place], how[1 - place].sequence)
             of = f"of the {request.requests} requests of the {name}'s step, number {request.number} is compared"
             notes.append(f"{of}: rows {request.rows[0]} to {request.rows[1] - 1}")
+            if request.doubt:
+                notes.append(request.doubt)
     sides = [_Side(one, directory, request, size) for one, directory, size in zip(how, directories, length, strict=True)]
     made = [side.prepared(known) for side, known in zip(sides, calls, strict=True)]
     for side, name in zip(sides, ("the target", "the golden run"), strict=True):
@@ -162,84 +152,3 @@ class _Side:
 def _rows(between: tuple[int, int], size: int) -> How | None:
     """None where these are all rows: then nothing is cut, and statistics stay what they are."""
     return None if between == (0, size) else How(select=Select(0, start=between[0], stop=between[1]))
-
-
-def _sequence(calls: Sequence[Call]) -> int | None:
-    """How long the sequence is that a model took in: the first integer tensor [1, length]."""
-    row = _ids(calls)
-    return (shape(row) or (0, 0))[1] if row is not None else None
-
-
-def _ids(calls: Sequence[Call]) -> Row | None:
-    for call in calls:
-        for row in call.rows:
-            size = shape(row)
-            if row.role == "input" and row.dtype in _INTEGERS and size is not None and len(size) == 2 and size[0] == 1:
-                return row
-    return None
-
-
-def _request(dump: Path, wanted: int | str | None, others: Sequence[Call], directory: Path) -> Request:
-    batch = _batch(dump)
-    requests = batch["requests"]
-    index = _index(requests, wanted, others, directory)
-    if index is None:
-        known = "; ".join(f"{number}: {one['id']}, {one['rows'][1] - one['rows'][0]} tokens" for number, one in enumerate(requests[:8]))
-        why = "none has the prompt of the other side" if wanted == SAME_PROMPT else f"there is no request {wanted!r}"
-        raise UsageError(f"{dump}: {why}; name one in the mapping file, under `request:`, by its number or id ({known})")
-    one = requests[index]
-    rows = (int(one["rows"][0]), int(one["rows"][1]))
-    first, last = one.get("positions") or (0, rows[1] - rows[0])
-    return Request(index, rows, (int(first), int(last)), int(batch["tokens"]), len(requests))
-
-
-def _batch(dump: Path) -> dict[str, Any]:
-    path = dump.with_name(layout.META)
-    try:
-        batch = json.loads(path.read_bytes()).get("batch")
-        if batch["requests"] and all(len(one["rows"]) == 2 for one in batch["requests"]) and batch["tokens"] is not None:
-            return dict(batch)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        pass
-    raise UsageError(f"{path} does not say which rows belong to which request (`batch`), so `request:` of the mapping file has no meaning")
-
-
-def _index(requests: Sequence[Any], wanted: int | str | None, others: Sequence[Call], directory: Path) -> int | None:
-    if isinstance(wanted, int):
-        return wanted if 0 <= wanted < len(requests) else None
-    if wanted != SAME_PROMPT:
-        return next((number for number, one in enumerate(requests) if one.get("id") == wanted), None)
-    if len(requests) == 1:
-        return 0
-    row = _ids(others)
-    if row is None:
-        return None
-    tokens = _tokens(row, directory)
-    if tokens is not None:
-        import xxhash
-
-        for number, one in enumerate(requests):
-            length = one.get("prompt_tokens")
-            fits = isinstance(length, int) and 0 < length <= len(tokens) // 4
-            if fits and xxhash.xxh64_hexdigest(tokens[: 4 * length]) == one.get("prompt"):
-                return number
-        return None
-    length = (shape(row) or (0, 0))[1]
-    fitting = [number for number, one in enumerate(requests) if one["rows"][1] - one["rows"][0] == length]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _tokens(row: Row, directory: Path) -> bytes | None:
-    """The token ids as int32, little-endian; None where no file holds them."""
-    from msprobe.format import tensor_file
-
-    name = row.data_name
-    if name is None or os.path.basename(name) != name:
-        return None
-    import numpy as np
-
-    try:
-        data = tensor_file.read(os.path.join(directory, name))
-    except (OSError, DumpFormatError):
-        return None
-    return np.frombuffer(data.data, f"<i{8 if data.dtype == 'int64' else 4}").astype("<i4").tobytes()

@@ -71,12 +71,14 @@ class Preparation:
         modules_only: calls of APIs are left out.
         values: pattern of a module's path -> its values that are compared, each with the recorded ones that it is the sum of; None: the
             module is left out, with everything inside.
+        whole: the step must be one of a single tensor-parallel rank.
     """
 
     request: int | str | None = None
     sequence: bool = False
     modules_only: bool = False
     values: Mapping[str, Mapping[str, tuple[str, ...]] | None] = field(default_factory=dict)
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ The class is changed in the process that runs the model. Whatever goes wrong her
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
-from msprobe.integrations.vllm.batch import batch_of, empty_weights
+from msprobe.integrations.vllm.batch import batch_of, empty_weights, parallel
+from msprobe.integrations.vllm.plugin import VARIABLE
 from msprobe.log import logger
 
 MODULES = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
@@ -28,12 +30,13 @@ def watch(module: ModuleType, config_path: str) -> None:
     if _WATCHED in kind.__dict__:
         return
     watcher = _Watcher(config_path)
-    made, execute, sample = kind.__init__, kind.execute_model, kind.sample_tokens
+    made, execute = kind.__init__, kind.execute_model
+    sample = getattr(kind, "sample_tokens", None)  # in older versions sampling is a part of execute_model
 
     @functools.wraps(made)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         made(self, *args, **kwargs)
-        watcher.made(self)
+        watcher.made(self, execute_model)
 
     @functools.wraps(execute)
     def execute_model(self: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,6 +51,11 @@ def watch(module: ModuleType, config_path: str) -> None:
         watcher.ran(self, scheduler_output, result is not None)
         return result
 
+    kind.__init__, kind.execute_model = __init__, execute_model
+    setattr(kind, _WATCHED, True)
+    if sample is None:
+        return
+
     @functools.wraps(sample)
     def sample_tokens(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not watcher.samples(self):
@@ -57,8 +65,7 @@ def watch(module: ModuleType, config_path: str) -> None:
         finally:
             watcher.sampled()
 
-    kind.__init__, kind.execute_model, kind.sample_tokens = __init__, execute_model, sample_tokens
-    setattr(kind, _WATCHED, True)
+    kind.sample_tokens = sample_tokens
 
 
 def why_not_eager(config: Any) -> str:
@@ -82,13 +89,16 @@ def _number(member: Any) -> Any:
 
 
 def rank_of(config: Any) -> int | None:
-    """The rank over all replicas of the model; None where torch.distributed knows it (a single replica)."""
+    """The rank over all replicas of the model; None where torch.distributed knows it (a single replica).
+
+    Replicas of a dense model are independent of each other: each believes to be the only one, and its index alone tells which it is.
+    """
     parallel = config.parallel_config
-    if getattr(parallel, "data_parallel_size", 1) <= 1:
-        return None
-    replica = getattr(parallel, "data_parallel_index", None)
+    replica: Any = getattr(parallel, "data_parallel_index", None)
     if replica is None:
-        replica = parallel.data_parallel_rank
+        replica = getattr(parallel, "data_parallel_rank", 0)
+    if not replica and getattr(parallel, "data_parallel_size", 1) <= 1:
+        return None
     return int(replica) * int(parallel.world_size) + int(parallel.rank)
 
 
@@ -98,21 +108,26 @@ class _Watcher:
     def __init__(self, config_path: str) -> None:
         self._path = config_path
         self._debugger: Any = None
-        self._runner: Any = None
-        """The runner whose model is recorded: the first; one of a draft model is not."""
-        self._empty: list[Any] = []
-        """What meta.json says of weights without elements, once it has been looked at: they are emptied when the model is loaded."""
+        self._runner: Callable[[], Any] = _nobody
+        """Gives the runner whose model is recorded, the first one. It is not kept alive: a program may make one engine after another."""
+        self._constant: dict[str, Any] | None = None
+        """What meta.json says of every step, once it has been looked at."""
         self._off = False
         self._open = False
         """A step has begun and not ended: its sampling is to come."""
 
-    def made(self, runner: Any) -> None:
-        """A runner has been made: the configuration is read now, so that a mistake in it is told when the engine starts."""
-        self._contained(lambda: self._made(runner))
+    def made(self, runner: Any, execute_model: Callable[..., Any]) -> None:
+        """A runner has been made: the configuration is read now, so that a mistake in it is told when the engine starts.
+
+        Args:
+            runner: the new one.
+            execute_model: what is watched.
+        """
+        self._contained(lambda: self._made(runner, execute_model))
 
     def begins(self, runner: Any, scheduler_output: Any, kwargs: dict[str, Any]) -> bool:
         """execute_model begins; whether it is a step."""
-        if self._off or runner is not self._runner or kwargs.get("dummy_run"):
+        if self._off or runner is not self._runner() or kwargs.get("dummy_run"):
             return False
         return self._contained(lambda: self._begins(runner, scheduler_output)) is True
 
@@ -130,7 +145,7 @@ class _Watcher:
 
     def samples(self, runner: Any) -> bool:
         """sample_tokens begins; whether it belongs to a step."""
-        if not self._open or runner is not self._runner:
+        if not self._open or runner is not self._runner():
             return False
         self._contained(lambda: self._start(runner) if self._debugger.config.level != "L0" else None)
         return True
@@ -144,26 +159,34 @@ class _Watcher:
         try:
             return action()
         except MsprobeException as error:
-            self._off = True
-            logger.error(f"nothing more of vLLM is recorded: {error}")
+            self._tell_off(str(error))
         except Exception as error:
             let_through(error)
-            self._off = True
-            logger.error(f"nothing more of vLLM is recorded: {error!r}")
+            self._tell_off(repr(error))
         return None
 
-    def _made(self, runner: Any) -> None:
-        if self._runner is not None:
-            return
+    def _tell_off(self, why: str) -> None:
+        self._off = True
+        what = "nothing more of vLLM is recorded" if self._debugger is not None else f"vLLM is not recorded, {VARIABLE} is {self._path}"
+        logger.error(f"{what}: {why}")
+
+    def _made(self, runner: Any, execute_model: Callable[..., Any]) -> None:
         why = why_not_eager(runner.vllm_config)
+        if not why and self._runner() is not None:
+            why = "this process has another engine, which is recorded; of this one nothing is: give each a process of its own"
         if why:
-            self._off = True
             logger.warning(why)
             return
-        from msprobe.pytorch import PrecisionDebugger
+        self._runner, self._constant, self._off = _nobody, None, False
+        if self._debugger is None:
+            from msprobe.pytorch import PrecisionDebugger
 
-        self._debugger = PrecisionDebugger(self._path)
-        self._runner = runner
+            self._debugger = PrecisionDebugger(self._path)
+        self._runner = weakref.ref(runner)
+        kind = type(runner)
+        if kind.execute_model is not execute_model:
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            logger.warning(f"{name} has an execute_model of its own: nothing is recorded unless it calls that of {_CLASS}")
 
     def _begins(self, runner: Any, scheduler_output: Any) -> bool:
         if self._open:
@@ -179,10 +202,12 @@ class _Watcher:
     def _ran(self, runner: Any, scheduler_output: Any, ended: bool) -> None:
         self._open = True
         try:
-            self._debugger._note("batch", batch_of(runner, scheduler_output))
-            self._empty = self._empty or [empty_weights(runner.get_model())]
-            if self._empty[0] is not None:
-                self._debugger._note("empty_weights", self._empty[0])
+            if self._debugger._in_step():  # most steps of a server are not selected
+                self._debugger._note("batch", batch_of(runner, scheduler_output))
+                if self._constant is None:
+                    self._constant = _constant(runner)
+                for key, value in self._constant.items():
+                    self._debugger._note(key, value)
         finally:
             self._debugger.stop()
             if ended:
@@ -192,3 +217,13 @@ class _Watcher:
         self._open = False
         self._debugger.stop()
         self._debugger.step()
+
+
+def _constant(runner: Any) -> dict[str, Any]:
+    """What meta.json says of every step of this runner; vLLM empties weights when the model is loaded."""
+    found = {"parallel": parallel(runner.vllm_config), "empty_weights": empty_weights(runner.get_model())}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _nobody() -> None:
+    """Nobody's model is recorded."""

@@ -14,8 +14,10 @@ from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
 
-_SILENT = frozenset(("Shape", "Rank", "DType", "Size", "TensorShape", "DynamicShape", "Depend", "Print", "HookBackward"))
+_SILENT = frozenset(("Shape", "Rank", "DType", "Size", "TensorShape", "DynamicShape", "Depend", "Print"))
 """Primitives that compute nothing: what they say of a tensor is in its record."""
+_HOOKS = frozenset(("HookBackward", "CellBackwardHook"))
+"""Those by which a cell carries hooks of the user's: no call of the model's."""
 
 
 _made: list[tuple[Any, str, str, Any, Any]] = []
@@ -57,7 +59,7 @@ def watch_primitives(recorder: Recorder, patches: Patches, model: Any) -> None:
     for _, root in checked_models(model):
         for _, cell in root.cells_and_names() if isinstance(root, nn.Cell) else ():
             for attribute, value in _attributes(cell).items():
-                if isinstance(value, Primitive) and type(value).__name__ not in _SILENT:
+                if isinstance(value, Primitive) and type(value).__name__ not in _SILENT | _HOOKS:
                     held.setdefault(id(value), (value, f"Primitive.{attribute}.{type(value).__name__}"))
     classes = {owner for value, _ in held.values() for owner in type(value).__mro__ if "__call__" in vars(owner)}
     for owner in {next(c for c in type(value).__mro__ if c in classes) for value, _ in held.values()}:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.hooks import HOOK_KEY, After, Before, ByCaller, HookPlan, hook_pair
 from msprobe.pytorch.dump.module_dump.naming import checked_models
@@ -53,18 +55,32 @@ class EngineModules:
         """Watch from now on."""
         found = self._plan.engine
         if found is None:
-            named = self._plan.named()
-            bypassed = [one for one in named if _is_bypassed(one[1])]
-            found = self._plan.engine = bypassed, [one for one in named if _is_head(one[1])], list(_shared(self._model, named))
-        bypassed, heads, shared = found
-        for name, module in bypassed:
-            self._replace(module, "forward", self._through(name, module, module.forward))
-        for name, module in heads:
-            method = module.quant_method
-            self._replace(method, "apply", self._apply(name, module, method.apply))
-        for name, module, names in shared:
-            _, after = hook_pair(name, module, self._before, self._after)
-            torch_internals.put_module_hooks(module, HOOK_KEY, ByCaller(self._before, name, module, names, self._caller), after)
+            found = self._plan.engine = list(self._found(self._plan.named()))
+        for watch, name, owner, *names in found:
+            module = owner()
+            if module is not None:
+                watch(self, name, module, *names)
+
+    def _found(self, named: list[tuple[str, torch.nn.Module]]) -> Iterator[tuple[Any, ...]]:
+        """How each is watched, its name, the module (the plan outlives the model and does not keep it alive), and what else that takes."""
+        for name, module in named:
+            if _is_bypassed(module):
+                yield EngineModules._watch_bypassed, name, weakref.ref(module)
+            if _is_head(module):
+                yield EngineModules._watch_head, name, weakref.ref(module)
+        for name, module, names in _shared(self._model, named):
+            yield EngineModules._watch_shared, name, weakref.ref(module), names
+
+    def _watch_bypassed(self, name: str, module: torch.nn.Module) -> None:
+        self._replace(module, "forward", self._through(name, module, module.forward))
+
+    def _watch_head(self, name: str, head: torch.nn.Module) -> None:
+        method: Any = head.quant_method
+        self._replace(method, "apply", self._apply(name, head, method.apply))
+
+    def _watch_shared(self, name: str, module: torch.nn.Module, names: dict[str, str]) -> None:
+        _, after = hook_pair(name, module, self._before, self._after)
+        torch_internals.put_module_hooks(module, HOOK_KEY, ByCaller(self._before, name, module, names, self._caller), after)
 
     def off(self) -> None:
         """Undo `on`."""
@@ -94,7 +110,7 @@ class EngineModules:
         @functools.wraps(original)
         def forward(*args: Any, **kwargs: Any) -> Any:
             thread = threading.get_ident()
-            if thread in running or torch_internals.is_compiling() or not self._may_call(name, module, told):
+            if thread in running or not self._may_call(name, module, told):
                 return original(*args, **kwargs)
             running.add(thread)
             try:
@@ -110,7 +126,7 @@ class EngineModules:
 
         @functools.wraps(original)
         def apply(layer: Any, *args: Any, **kwargs: Any) -> Any:
-            if layer is not head or torch_internals.is_compiling() or not self._may_call(name, head, told):
+            if layer is not head or not self._may_call(name, head, told):
                 return original(layer, *args, **kwargs)
             before = head.__dict__.get("forward", _ABSENT)
             head.__dict__["forward"] = functools.partial(original, head)
@@ -125,11 +141,18 @@ class EngineModules:
         return apply
 
     def _may_call(self, name: str, module: torch.nn.Module, told: list[bool]) -> bool:
-        """Whether a call by way of the hooks runs nobody's but ours."""
-        free = torch_internals.only_hooks_of(module, HOOK_KEY)
-        if not free and not told:
+        """Whether a call by way of the hooks runs nobody's but ours; False where this version of torch does not tell."""
+        try:
+            if torch_internals.is_compiling():
+                return False
+            free = torch_internals.only_hooks_of(module, HOOK_KEY)
+            why = "" if free else "it has hooks of somebody else's, which vLLM does not run, and neither do we"
+        except Exception as error:
+            let_through(error)
+            free, why = False, f"whether it has hooks of somebody else's cannot be seen in this version of torch: {error!r}"
+        if why and not told:
             told.append(True)
-            self._skip(name, "it has hooks of somebody else's, which vLLM does not run, and neither do we")
+            self._skip(name, why)
         return free
 
 

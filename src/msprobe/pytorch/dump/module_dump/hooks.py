@@ -97,7 +97,7 @@ class HookPlan:
         self._hooks: list[tuple[str, weakref.ref[torch.nn.Module], _Before, _After]] = []
         self._callbacks: tuple[Before, After] | None = None
         self.engine: Any = None
-        """What engine.py has found in this model."""
+        """What engine.py has found in this model; like the plan itself, it keeps no module alive."""
 
     def of(self, model: object, before: Before, after: After) -> list[tuple[str, torch.nn.Module, _Before, _After]]:
         """(name, module, hooks) of everything inside the model or models.
