@@ -187,6 +187,22 @@ def test_copies_and_subclasses(tmp_path: Path, run: Run) -> None:
     assert run.steps == [0, 1, 2]
 
 
+def test_batches_whose_gradients_the_next_epoch_uses(tmp_path: Path, run: Run) -> None:
+    """Epochs of three batches, an optimizer step at each second one: the rest of an epoch belongs to the next optimizer step."""
+    made = module("accumulates")
+    trainer(FIRST, tmp_path, callback(tmp_path), limit_train_batches=3, max_epochs=2).fit(made, loader())
+    assert forwards(run) == [2, 3, 1]
+    assert is_off(made)
+
+
+@pytest.mark.skipif(len(PACKAGES) < 2, reason="only one of the packages is installed")
+def test_both_packages_in_one_process(tmp_path: Path, run: Run) -> None:
+    shared = callback(tmp_path)
+    for package in PACKAGES:
+        trainer(package, tmp_path, shared, limit_train_batches=1).fit(module(package=package), loader())
+    assert forwards(run) == [1, 1]
+
+
 def test_the_same_callback_twice_in_the_list(tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     twice = callback(tmp_path, evaluation=True)
     trainer(FIRST, tmp_path, twice, twice, accumulate_grad_batches=2, val_check_interval=1, limit_val_batches=1).fit(

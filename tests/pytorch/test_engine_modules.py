@@ -77,6 +77,35 @@ class Logits(nn.Module):
         return head.quant_method.apply(head, x, bias=None)
 
 
+class VocabParallelEmbedding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 4))
+        self.quant_method = Method()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.weight[tokens]
+
+
+class LogitsProcessor(Logits):
+    pass
+
+
+class Tied(nn.Module):
+    """The head is the embedding of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Backbone()
+        self.model.embed_tokens = VocabParallelEmbedding()
+        self.spare = VocabParallelEmbedding()
+        self.lm_head = self.model.embed_tokens
+        self.logits_processor = LogitsProcessor()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.logits_processor(self.lm_head, self.model(self.lm_head(tokens)))
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +128,7 @@ BACKBONE, HEAD = "Module.model.Backbone.forward.0", "Module.lm_head.ParallelLMHe
 ROTARY = ["Module.model.layers.0.rotary.Rotary.forward.0", "Module.model.layers.1.rotary.Rotary.forward.0"]
 
 
-def recorded(path: Path, net: Net, level: str = "mix", body: Callable[[], Any] | None = None) -> Step:
+def recorded(path: Path, net: nn.Module, level: str = "mix", body: Callable[[], Any] | None = None) -> Step:
     with torch.inference_mode():
         return record(path, body or (lambda: net(X)), model=net, level=level)
 
@@ -184,6 +213,20 @@ def test_what_this_torch_does_not_have_is_told_and_the_model_runs(
     assert torch.equal(results[0], before)
     assert BACKBONE not in step.data and HEAD not in step.data
     assert "Module.model.Backbone: whether it has hooks" in step.errors and "Module.lm_head.ParallelLMHead: whether" in step.errors
+
+
+def test_a_head_that_is_the_embedding(tmp_path: Path) -> None:
+    tied, tokens = Tied(), torch.tensor([1, 4])
+    with torch.inference_mode():
+        before = tied(tokens)
+    results: list[torch.Tensor] = []
+    step = recorded(tmp_path, tied, "L0", lambda: results.append(tied(tokens)))
+    assert torch.equal(results[0], before)
+    head = "Module.lm_head.VocabParallelEmbedding.forward.0"
+    assert [name for name in step.names if "Embedding" in name] == ["Module.model.embed_tokens.VocabParallelEmbedding.forward.0", head]
+    assert step.construct[head] == "Module.logits_processor.LogitsProcessor.forward.0"
+    assert step.data[head]["output"][0]["shape"] == [2, 5]
+    assert "apply" not in tied.lm_head.quant_method.__dict__ and "forward" not in tied.lm_head.__dict__
 
 
 def test_nothing_of_a_model_is_kept_alive(tmp_path: Path, net: Net) -> None:

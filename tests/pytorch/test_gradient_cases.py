@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from capturing import Run, Step, configured, record
+from capturing import Run, Step, configured, environment, record
 from running_again import load
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from msprobe.writer import flush_all
 
 LEVELS = ("L0", "L1", "mix")
 
@@ -355,6 +359,43 @@ def test_a_backward_after_step_is_counted_by_the_next_closing_line_and_not_recor
     assert len(backward) == (2 if level == "mix" else 1) and not any("pass" in name for name in backward)
     first = [name for name in Run(tmp_path / "dump").step(0).names if "backward" in name]
     assert first == []
+    flush_all()
+    (log,) = (tmp_path / "dump" / "step0").glob("*/dump_error_info.log")
+    named = {line.partition(":")[0] for line in log.read_text().splitlines()}
+    assert (
+        named
+        == {
+            "L0": {"Module.0.Tanh.backward.0"},
+            "L1": {"Torch.tanh.0.backward"},
+            "mix": {"Module.0.Tanh.backward.0", "Torch.tanh.0.backward"},
+        }[level]
+    )
+
+
+def test_a_backward_after_the_only_step_is_told_and_its_calls_are_named(tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text(EARLY_STEP)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    warnings = [line for line in done.stderr.splitlines() if "[WARNING]" in line]
+    assert len(warnings) == 2, done.stderr
+    assert "came after step() had ended step 0" in warnings[0]
+    assert "calls whose backward pass came after their step had ended: 5" in warnings[1]
+    (log,) = (tmp_path / "dump_path" / "step0").glob("*/dump_error_info.log")
+    assert len(log.read_text().splitlines()) == 5
+
+
+EARLY_STEP = """
+import torch
+from msprobe.pytorch import PrecisionDebugger
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+debugger = PrecisionDebugger(level="mix", task="statistics")
+debugger.start(model)
+loss = model(torch.ones(2, 4)).sum()
+debugger.stop()
+debugger.step()
+loss.backward()
+"""
 
 
 def test_start_and_stop_twice_in_one_step(tmp_path: Path) -> None:

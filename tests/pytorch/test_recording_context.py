@@ -124,6 +124,38 @@ def test_an_exception_passes_and_the_step_is_on_disk(debugger: PrecisionDebugger
     assert linears(run, 1) == 1
 
 
+@pytest.mark.parametrize("place", ["start", "stop", "end_step"])
+@pytest.mark.parametrize("before", [True, False])
+def test_ctrl_c_while_a_step_begins_or_ends(
+    debugger: PrecisionDebugger, run: Run, monkeypatch: pytest.MonkeyPatch, place: str, before: bool
+) -> None:
+    """In the middle of what record() does, where no block is left any more that would end it: the next step is one of its own."""
+    model = net()
+    session = PrecisionDebugger._session
+    assert session is not None
+    done, came = getattr(session, place), []
+
+    def interrupted(*args: Any) -> None:
+        if not came and before:
+            came.append(True)
+            raise KeyboardInterrupt
+        done(*args)
+        if not came:
+            came.append(True)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, place, interrupted)
+    with pytest.raises(KeyboardInterrupt), debugger.record(model):
+        model(X)
+    assert not session.on and not model[0]._forward_hooks
+    first = session.number
+    for _ in range(2):
+        with debugger.record(model):
+            model(X)
+    assert session.number == first + 2 and not session.on
+    assert [linears(run, step) for step in run.steps] == [1] * len(run.steps)
+
+
 def test_a_wrong_model_is_told_and_nothing_stays_open(debugger: PrecisionDebugger, run: Run) -> None:
     with pytest.raises(UsageError, match="model is missing"), debugger.record():
         raise AssertionError("the block must not run")

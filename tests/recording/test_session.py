@@ -13,7 +13,7 @@ from msprobe.config import load_config
 from msprobe.errors import UsageError
 from msprobe.recording.debugger import BaseDebugger
 from msprobe.recording.session import BaseSession, check_rank_id, contained
-from msprobe.recording.tally import Tally
+from msprobe.recording.step import Step
 
 
 class Session(BaseSession):
@@ -71,14 +71,12 @@ def test_a_place_is_kept_for_a_rank(tmp_path: Path) -> None:
     assert session.place_of(1) is not third
 
 
-def test_late_calls_are_told_once_and_of_four_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_selected_step_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     session = Session(tmp_path, step=[0, 5])
-    tallies = [Tally(late=1) for _ in range(6)]
-    for tally in tallies:
+    for number in range(6):
         session.number += 1
-        session.has_ended(tally)
-    assert session.ended == tallies[2:]
-    assert (session.take_late(), session.take_late()) == (4, 0)
+        session.has_ended(Step(session.config, number, session.place_of(0), None))
+    assert session.ended == 6
     assert caplog.messages == ['step 5 was the last one selected by "step": nothing more is recorded']
 
 

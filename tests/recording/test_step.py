@@ -75,6 +75,25 @@ def test_why_there_is_nothing(
     assert line.endswith(f" ms; more: nothing was recorded between start() and step(){why}")
 
 
+@pytest.mark.parametrize(
+    ("level", "hooked", "said"),
+    [
+        ("mix", 0, "; no module was recorded: the model holds no modules (a model itself is not recorded, only what is inside it)"),
+        ("mix", 1, ""),
+        ("L1", 0, ""),
+    ],
+)
+def test_a_model_without_modules_inside_is_told_where_apis_were_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, hooked: int, said: str
+) -> None:
+    step = begun(tmp_path, level=level)
+    step.tally.calls = step.tally.apis = 2
+    step.tally.modules_hooked = hooked
+    severity, line = ended(step, caplog)[0]
+    assert severity == logging.INFO
+    assert line.endswith(f" ms{said}; more")
+
+
 def test_only_the_step_s_own_tensor_files_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def broken(path: str) -> None:
         raise OSError("no space")

@@ -13,7 +13,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is
 from msprobe.comparison.gradient_slots import REASON as SHIFTED
 from msprobe.comparison.judging import casts
 from msprobe.comparison.judging.absent import REASON as ABSENT
-from msprobe.comparison.judging.accepted import is_accepted
+from msprobe.comparison.judging.accepted import are_integers, is_accepted
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
@@ -72,6 +72,7 @@ GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it 
 CHECKSUM_FOLLOWS = "follows: Something before it differs."
 FILL = "warning: Masked positions hold another fill value on each side; of the others only the maximum was compared."
 ACCEPTED = "accepted: another floating-point dtype on each side."
+INTEGERS = "accepted: integers of another width on each side."
 MEMORY = "not compared: the call returns uninitialised memory."
 
 
@@ -88,9 +89,12 @@ class _Context:
     cosine: float
     norm: float
     accept_dtype: bool
+    two_frameworks: bool
 
 
-def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str], accept_dtype: bool = False) -> list[tuple[Verdict, ...]]:
+def judge(
+    calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str], accept_dtype: bool = False, two_frameworks: bool = False
+) -> list[tuple[Verdict, ...]]:
     """Judges all rows.
 
     Args:
@@ -98,17 +102,19 @@ def judge(calls: Sequence[MeasuredCall], mode: Mode, starts: Collection[str], ac
         mode: which rules hold.
         starts: names of the calls where the first difference starts; what differs there beyond rounding is an error.
         accept_dtype: a change from one floating-point dtype to another is no error by itself.
+        two_frameworks: equal integers of two widths are no error.
 
     Returns:
         For each call the verdicts of its rows, in their order.
     """
     explained = _explained(calls)
     by_name = _ByName(calls)
+    accepts = accept_dtype, two_frameworks
     if _passing is None:
-        return [_judge_call(call, mode, by_name, explained, starts, accept_dtype) for call in calls]
+        return [_judge_call(call, mode, by_name, explained, starts, accepts) for call in calls]
     passing = _passing([*calls], mode != "md5")
     return [
-        all_pass(rows) if rows >= 0 else _judge_call(call, mode, by_name, explained, starts, accept_dtype)
+        all_pass(rows) if rows >= 0 else _judge_call(call, mode, by_name, explained, starts, accepts)
         for call, rows in zip(calls, passing, strict=True)
     ]
 
@@ -147,7 +153,7 @@ def _explained(calls: Sequence[MeasuredCall]) -> set[str]:
 
 
 def _judge_call(
-    call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str], accept_dtype: bool
+    call: MeasuredCall, mode: Mode, by_name: _ByName, explained: set[str], starts: Collection[str], accepts: tuple[bool, bool]
 ) -> tuple[Verdict, ...]:
     context: _Context | None = None
     verdicts: list[Verdict] = []
@@ -169,12 +175,12 @@ def _judge_call(
                     verdicts.append(_PASS)
                     continue
         if context is None:
-            context = _context(call, mode, by_name, call.name in explained, call.name in starts, accept_dtype)
+            context = _context(call, mode, by_name, call.name in explained, call.name in starts, accepts)
         verdicts.append(_judge_row(ours, theirs, measure, context))
     return tuple(verdicts)
 
 
-def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, starts: bool, accept_dtype: bool) -> _Context:
+def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, starts: bool, accepts: tuple[bool, bool]) -> _Context:
     came_in = max(call.inputs, call.parameters)
     forward = by_name.get(forward_of(call.name) or "")
     if forward is not None:
@@ -194,7 +200,8 @@ def _context(call: MeasuredCall, mode: Mode, by_name: _ByName, explained: bool, 
         thousandth=min((m.thousandth for m in sources if m.thousandth is not None), default=1.0),
         cosine=min((m.cosine for m in sources if m.cosine is not None), default=1.0),
         norm=max((m.norm_relative for m in sources if m.norm_relative is not None), default=0.0),
-        accept_dtype=accept_dtype,
+        accept_dtype=accepts[0],
+        two_frameworks=accepts[1],
     )
 
 
@@ -221,7 +228,8 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
     accepted = context.accept_dtype and is_accepted(ours, theirs)
     if ours.role == "input" and not accepted and _scalars_differ(ours, theirs):
         errors.append(SCALAR)
-    if ours.dtype != theirs.dtype and not accepted:
+    integers = context.two_frameworks and measure.agreement is Agreement.SAME and are_integers(ours, theirs)
+    if ours.dtype != theirs.dtype and not accepted and not integers:
         errors.append(DTYPE)
     if ours.shape != theirs.shape:
         errors.append(SHAPE)
@@ -255,6 +263,8 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
     if not (errors or warnings):
         if measure.reason:
             return Verdict("not compared", (f"not compared: {measure.reason}",))
+        if integers:
+            return Verdict("pass", (INTEGERS,))
         return Verdict("pass", (ACCEPTED, *filter(None, [_size(measure)]))) if accepted else _PASS
     return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))
 

@@ -20,7 +20,7 @@ from msprobe.comparison.frameworks.naming import MINDSPORE
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, all_pass, count, judge
 from msprobe.comparison.judging import reference
-from msprobe.comparison.judging.accepted import accept
+from msprobe.comparison.judging.accepted import accept, accept_integers
 from msprobe.comparison.judging.casts import hold_to_casts
 from msprobe.comparison.judging.weighing import weigh
 from msprobe.comparison.kinds import Held, choose
@@ -116,8 +116,10 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
     if two_frameworks:
         from msprobe.comparison.frameworks.pairs import comparable_values
+        from msprobe.comparison.frameworks.shapes import same_shapes
 
-        paired = paired._replace(calls=comparable_values(paired.calls, notes))
+        same, reshaped = same_shapes(comparable_values(paired.calls, notes), (target.tensor_dir, golden.tensor_dir), notes)
+        paired = paired._replace(calls=same, composed=paired.composed or reshaped)
     matched = sum(1 for call in paired.calls for ours, theirs in call.rows if ours is not None and theirs is not None)
     if not matched:
         why = nested_otherwise(paired.calls) or _first_names(calls)
@@ -131,6 +133,8 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
     if options.accept_dtype:
         measured = accept(measured, mode)
+    if two_frameworks:
+        measured = accept_integers(measured, mode)
     if mode != "md5":
         measured = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents)
     if target.level != golden.level:
@@ -140,7 +144,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
-    verdicts = judge(measured, mode, _starts(findings), options.accept_dtype)
+    verdicts = judge(measured, mode, _starts(findings), options.accept_dtype, two_frameworks)
     quiet = findings.first is None and findings.unmatched is None
     return Compared(
         pair=pair,

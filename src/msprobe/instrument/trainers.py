@@ -38,7 +38,7 @@ def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
         if kind is None:
             continue
         above = tree.parent(call)
-        if (isinstance(above, cst.Assign) and len(above.targets) == 1 and (name := dotted(above.targets[0].target))) or (
+        if (isinstance(above, cst.Assign) and (name := dotted(above.targets[-1].target))) or (
             isinstance(above, cst.AnnAssign) and (name := dotted(above.target))
         ):
             found.append(Trainer(kind, above, name))

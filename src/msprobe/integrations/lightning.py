@@ -120,8 +120,9 @@ class MsprobeCallback(RecordsSteps):
 
     @contained
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._accumulating = False
-        self._steps.end()  # batches that no optimizer step came for
+        if pl_module.automatic_optimization:  # else the user's next optimizer step, an epoch later, uses their gradients
+            self._accumulating = False
+            self._steps.end()  # batches that no optimizer step came for
 
     @contained
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

@@ -143,11 +143,11 @@ class Session(BaseSession):
         self.guard.close()
         self.guard.step = None
         try:
-            step.close(self.take_late())
+            step.close(self.late.take())
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
         self.tell_unmatched(step, ended=True)
-        self.has_ended(step.tally)
+        self.has_ended(step)
         if failure is not None:
             raise PendingError(failure)
 

@@ -64,6 +64,12 @@ class OpenRecordings:
             self.begins = True
             try:
                 start()
+            except MsprobeException:
+                raise
+            except BaseException:  # Ctrl-C, or a signal handler's: the block will not run, and nobody else would switch it off
+                if not self._by_hand:
+                    self._contained(session.stop)
+                raise
             finally:
                 self.begins = False
         self._open += 1
@@ -102,9 +108,13 @@ class OpenRecordings:
         if self._by_hand:
             return
         session = self._session
-        stop()
-        if session.number == self._number or session.in_step:  # else the user's code has called step() itself
-            step()
+        try:
+            stop()
+            if session.number == self._number or session.in_step:  # else the user's code has called step() itself
+                step()
+        except BaseException:  # Ctrl-C, or a signal handler's, in the middle of it
+            self._contained(session.end_step if session.number == self._number else session.stop)
+            raise
 
     def _leave_thread(self) -> None:
         """Others record on; what this thread does from here on belongs to nobody."""

@@ -270,7 +270,7 @@ class Session(BaseSession):
         if step is None:
             return
         try:
-            late_rank.close_step(step, self.place, self.take_late())
+            late_rank.close_step(step, self.place, self.late.take())
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
         if isinstance(step, StepRecord):
@@ -278,7 +278,7 @@ class Session(BaseSession):
             forgotten = step.forgotten.said(step.step)
             if forgotten:
                 self.tell_once("forgotten", forgotten)
-        self.has_ended(step.tally)
+        self.has_ended(step)
 
     def forget(self) -> None:
         """A forked child records nothing: everything of ours is switched off there."""

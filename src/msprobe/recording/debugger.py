@@ -67,7 +67,10 @@ class BaseDebugger(Generic[S]):
     def _at_exit(cls, session: S) -> None:
         """The interpreter ends; a debugger that another one has replaced says nothing."""
         if cls._class._session is session:
-            session.at_exit()
+            try:
+                session.at_exit()
+            finally:
+                session.late.tell_rest()
 
     @classmethod
     def _forget_in_child(cls) -> None:

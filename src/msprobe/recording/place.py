@@ -13,6 +13,10 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 
+_looked: set[tuple[str, int]] = set()
+"""(root, rank) that this process has looked at: what it finds there later it may have written itself."""
+
+
 class Place:
     """The directories of one process.
 
@@ -30,8 +34,12 @@ class Place:
         directory = self.directory(self.root, step)
         if rank is None:
             self._look_for_others(directory)
-        elif fcntl is not None:
+            return
+        if fcntl is not None:
             self._claim(directory)
+        if not self._suffix and (self.root, rank) not in _looked:
+            _looked.add((self.root, rank))
+            self._look_for_earlier(step, rank)
 
     def directory(self, root: str, step: int) -> str:
         """`{root}/step{step}/rank{rank}`, or `proc{pid}` without a rank."""
@@ -55,6 +63,21 @@ class Place:
                 f"{os.path.dirname(directory)} already holds {named}: an earlier run's or another process's; give each run a dump_path of "
                 "its own, or name the directory when comparing"
             )
+
+    def _look_for_earlier(self, step: int, rank: int) -> None:
+        """With ranks an earlier run's directories are used again: tell, before they are replaced."""
+        try:
+            steps = sorted((number, path) for number, path in layout.steps(self.root).items() if number >= step)
+        except OSError:
+            return
+        for _, path in steps:
+            directory = layout.rank_dir(path, rank, os.getpid())
+            if any(os.path.exists(os.path.join(directory, document)) for document in (layout.DUMP, layout.DEBUG)):
+                logger.warning(
+                    f"{directory} holds a dump of an earlier run, which is replaced when that step is recorded, as are those of later "
+                    "steps; give each run a dump_path of its own"
+                )
+                return
 
     def _claim(self, directory: str) -> None:
         """Two processes that write into one directory would spoil each other's files: the later one writes beside it."""

@@ -12,9 +12,10 @@ from msprobe.contain import let_through
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.recording.calling_place import calling_place
+from msprobe.recording.late_calls import LateCalls
 from msprobe.recording.place import Place
+from msprobe.recording.step import Step
 from msprobe.recording.step_of_calls import StepOfCalls
-from msprobe.recording.tally import Tally
 from msprobe.recording.unmatched import NamesSeen
 
 
@@ -36,8 +37,9 @@ class BaseSession:
         self.pid = os.getpid()
         self.names_seen = NamesSeen()
         self.place: Place | None = None
-        self.ended: list[Tally] = []
-        """Tallies of the latest steps: backward passes that come too late are counted there."""
+        self.ended = 0
+        """How many steps were recorded to their end."""
+        self.late = LateCalls()
         self.why_nothing = ""
         """Why the latest start() recorded nothing, for a run that ends without a recorded step."""
         self.unselected: int | None = None
@@ -92,13 +94,10 @@ class BaseSession:
         """A step begins; once is enough to know what is going on."""
         (logger.debug if self.ended else logger.info)(f"step {self.number}: {what}")
 
-    def take_late(self) -> int:
-        """Calls of earlier steps whose backward pass came too late, not yet told."""
-        return sum(tally.take_late() for tally in self.ended)
-
-    def has_ended(self, tally: Tally) -> None:
+    def has_ended(self, step: Step) -> None:
         """A step has ended, and `number` is that of the next one."""
-        self.ended = [*self.ended[-3:], tally]
+        self.ended += 1
+        step.late.tell = self.late.of_step(step.step, step.directory)
         if self.config.step and self.number > max(self.config.step):
             text = f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded'
             self.tell_once("last", text, logger.info)

@@ -14,6 +14,7 @@ from msprobe.contain import let_through
 from msprobe.format import layout
 from msprobe.log import logger
 from msprobe.recording.closing_line import closing_line
+from msprobe.recording.late_calls import LateInStep
 from msprobe.recording.place import Place
 from msprobe.recording.tally import Tally
 from msprobe.recording.unrecorded import Unrecorded, of_call
@@ -50,6 +51,7 @@ class Step:
         self.tensor_directory = os.path.join(self.directory, layout.TENSORS)
         self.tally = Tally()
         self.unrecorded = Unrecorded(self._write_reason, parts)
+        self.late = LateInStep()
         self._document = document
         self._pool = pool
         self._pool_before = (pool.bytes_written, Counter(pool.problems)) if pool is not None else (0, Counter[str]())
@@ -116,6 +118,7 @@ class Step:
         for ask in facts:
             self.whatever_happens(partial(self._note, ask))
         report = self.writer.close()
+        tally.lost = unrecorded.count + problems.total() + sum(report.problems.values())
         tally.spent += time.perf_counter() - began
         text = closing_line(
             self.step,
@@ -125,7 +128,7 @@ class Step:
             apis=apis,
             size=size + report.bytes_written,
             seconds=tally.spent,
-            lost=unrecorded.count + problems.total() + sum(report.problems.values()),
+            lost=tally.lost,
             reasons=unrecorded.reasons + Counter(report.problems),
             where=layout.ERRORS,
             late=late,
@@ -136,6 +139,7 @@ class Step:
         else:
             logger.info(f"{text}{more()}")
         if report.lost or not os.path.exists(os.path.join(self.directory, self._document)):
+            tally.lost = max(tally.lost, 1)
             why = "; ".join(report.problems) or "it could not be written"
             logger.warning(f"{self._document} of step {self.step} is not complete: {why}")
         logger.info(f"{self._document} is at {self.step_directory}")

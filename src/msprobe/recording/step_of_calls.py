@@ -49,15 +49,24 @@ class StepOfCalls(Step):
             modules=(len(tally.modules), tally.modules_hooked) if tally.modules_hooked else None,
             apis=(tally.apis, apis) if level != "L0" else None,
             late=late,
-            more=more,
+            more=lambda: f"{self._no_modules()}{more()}",
             warning="" if tally.calls else f": nothing was recorded between start() and step(){self._why_nothing()}",
         )
+
+    def _no_modules(self) -> str:
+        """Where APIs are all that was recorded, and modules were asked for."""
+        if self.config.level != "mix" or self.tally.modules_hooked or self.tally.modules or not self.tally.calls:
+            return ""
+        return f"; no {self.MODULE} was recorded: {self._none_inside()}"
+
+    def _none_inside(self) -> str:
+        return f"the model holds no {self.MODULE}s (a model itself is not recorded, only what is inside it)"
 
     def _why_nothing(self) -> str:
         if not self.selection.everything:
             return ': "list" or "scope" matched no call'
         if self.config.level == "L0" and not self.tally.modules_hooked:
-            return f": the model holds no {self.MODULE}s (a model itself is not recorded, only what is inside it)"
+            return f": {self._none_inside()}"
         if self.config.level != "L1" and self.tally.modules_hooked:
             return f": no {self.MODULE} of the model given to start() was called"
         return ""

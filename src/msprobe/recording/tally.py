@@ -12,7 +12,7 @@ class Tally:
     Attributes:
         tensors, calls, apis: recorded ones.
         spent: seconds that were added.
-        late: calls whose backward pass came after this step had ended.
+        lost: of what belongs on the disk, how much was not recorded or not written; known when the step is over.
         modules: prefixes of the modules (cells) of which a call was recorded.
         modules_hooked: how many were watched.
     """
@@ -21,11 +21,6 @@ class Tally:
     calls: int = 0
     apis: int = 0
     spent: float = 0.0
-    late: int = 0
+    lost: int = 0
     modules: set[str] = field(default_factory=set)
     modules_hooked: int = 0
-
-    def take_late(self) -> int:
-        """Calls whose backward pass came after this step had ended, and that no closing line has told yet."""
-        late, self.late = self.late, 0
-        return late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -189,13 +190,151 @@ def test_views_that_pytorch_does_not_record(tmp_path: Path, capsys: pytest.Captu
     ran = compare(tmp_path, *both(tmp_path, ours, theirs, level="L1"), capsys)
     assert ran.code == 0, ran.out
     assert (
-        "values of calls that only move elements, such as Functional.expand_dims.0.forward, none" in ran.out
+        "values of calls that only move, make or convert elements, such as Functional.expand_dims.0.forward, none" in ran.out
         and "(PyTorch: risk_level ALL): 2" in ran.out
     )
     assert "gradients that are not there: 1" in ran.out
     theirs["Torch.unsqueeze.0.forward"] = api([tensor(2.0)], [tensor(2.5)])
     ran = compare(tmp_path / "second", *both(tmp_path / "second", ours, theirs, level="L1"), capsys)
     assert ran.code == 1 and "move elements" not in ran.out
+
+
+def test_what_pytorch_makes_and_converts_without_recording_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`torch.ones` and `.bool()` are recorded at risk_level ALL only; what computes still has to have a partner."""
+    ours: Json = {
+        "Functional.ones.0.forward": api([{"type": "int", "value": 3}], [ms(1.0)]),
+        "Tensor.astype.0.forward": api([ms(1.0)], [ms(1.0, "Int32")]),
+        "Functional.relu.0.forward": api([ms(2.0)], [ms(3.0)]),
+    }
+    theirs: Json = {"Functional.relu.0.forward": api([tensor(2.0)], [tensor(3.0)])}
+    ran = compare(tmp_path, *both(tmp_path, ours, theirs, level="L1"), capsys)
+    assert ran.code == 0, ran.out
+    ours["Functional.cumsum.0.forward"] = api([ms(1.0)], [ms(2.0)])
+    ran = compare(tmp_path / "second", *both(tmp_path / "second", ours, theirs, level="L1"), capsys)
+    assert ran.code == 1
+    assert {row["NPU Name"] for row in ran.rows if row["Result"] == "unmatched"} == {
+        "Functional.cumsum.0.forward.input.0",
+        "Functional.cumsum.0.forward.output.0",
+    }
+
+
+def tokens(ours: str, theirs: str, number: int = 9, **more: Any) -> tuple[Json, Json]:
+    """An embedding whose input has another width on each side; `number`: its largest, in MindSpore."""
+    ids = {"Max": number, "Min": 0, "Mean": 4.5, "Norm": 12.0}
+    other = {**ids, "Max": 9}
+    md5 = {"md5": "0000000a"} if more.get("md5") else {}
+    return (
+        {"Cell.embed.Embedding.forward.0": module([ms(1.0, ours, **ids, **md5)], [ms(3.0, **md5)])},
+        {
+            "Module.embed.Embedding.forward.0": module(
+                [tensor(1.0, dtype=theirs, **other, **({"md5": "0000000b"} if md5 else {}))], [tensor(3.0, **md5)]
+            )
+        },
+    )
+
+
+def test_equal_integers_of_two_widths_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = compare(tmp_path, *both(tmp_path, *tokens("Int32", "int64"), level="L0"), capsys)
+    assert ran.code == 0, ran.out
+    row = ran.row("Cell.embed.Embedding.forward.0.input.0")
+    assert (row["Result"], row["NPU Dtype"], row["Bench Dtype"]) == ("pass", "torch.int32", "torch.int64")
+    assert "accepted: integers of another width on each side." in row["Err_message"]
+    assert "int32" not in ran.out
+
+
+@pytest.mark.parametrize(("ours", "theirs", "number"), [("Int32", "int64", 8), ("Int32", "float32", 9), ("Int32", "bool", 9)])
+def test_other_integers_or_no_integers_differ(
+    ours: str, theirs: str, number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = compare(tmp_path, *both(tmp_path, *tokens(ours, theirs, number), level="L0"), capsys)
+    assert ran.code == 1
+    assert ran.result("Cell.embed.Embedding.forward.0.input.0") == "error"
+
+
+def test_checksums_of_integers_of_two_widths_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = compare(tmp_path, *both(tmp_path, *tokens("Int32", "int64", md5=True), level="L0"), capsys)
+    assert ran.result("Cell.embed.Embedding.forward.0.input.0") == "not compared"
+    assert ran.result("Cell.embed.Embedding.forward.0.output.0") == "pass"
+
+
+def convolution(off: float = 0.0) -> tuple[Json, Json]:
+    ours = ms(3.0 + off, shape=[4, 2, 1, 3])
+    theirs = tensor(3.0, shape=[4, 2, 3])
+    return (
+        {
+            "Cell.conv.Conv1d.forward.0": module([ms(1.0)], [ms(2.0)], weight=ours),
+            "Cell.conv.Conv1d.parameters_grad.0": {"weight": [ours]},
+        },
+        {
+            "Module.conv.Conv1d.forward.0": module([tensor(1.0)], [tensor(2.0)], weight=theirs),
+            "Module.conv.Conv1d.parameters_grad.0": {"weight": [theirs]},
+        },
+    )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("off", [0.0, 0.5])
+def test_weights_of_conv1d_are_compared_in_three_dimensions(
+    turned: bool, off: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = both(tmp_path, *convolution(off), level="L0")
+    ran = compare(tmp_path, *(reversed(paths) if turned else paths), capsys)
+    assert ran.code == (1 if off else 0), ran.out
+    assert "weights of Conv1d, which MindSpore keeps in four dimensions, are compared in three: 2" in ran.out
+    weights = [row["Result"] for row in ran.rows if row["NPU Name"].endswith("weight")]
+    assert len(weights) == 2 and set(weights) <= ({"error", "warning"} if off else {"pass"})
+
+
+def test_values_of_conv1d_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = convolution()
+    values = np.arange(24, dtype=np.float32).reshape(4, 2, 1, 3)
+    for entry in (ours, theirs):
+        for name, value in entry.items():
+            record = value["parameters"]["weight"] if "forward" in name else value["weight"][0]
+            record["data_name"] = f"{name}.weight.npy"
+    paths = both(tmp_path, ours, theirs, level="L0", task="tensor")
+    for path, entry, array in zip(paths, (ours, theirs), (values, values[:, :, 0]), strict=True):
+        (path.parent / "dump_tensor_data").mkdir()
+        for name in entry:
+            np.save(path.parent / "dump_tensor_data" / f"{name}.weight.npy", array)
+    ran = compare(tmp_path, *paths, capsys)
+    row = ran.row("Cell.conv.Conv1d.forward.0.parameters.weight")
+    assert (row["Result"], float(row["MaxAbsErr"]), float(row["Cosine"])) == ("pass", 0.0, 1.0)
+
+
+def test_what_a_recurrent_layer_is_made_of_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell in a cell, and its sums, here; one function there. A layer of the user's own with cells inside stays as it is."""
+    inner = "Cell.rnn.inner._DynamicLSTM.forward.0"
+    ours: Json = {
+        "Tensor.__add__.0.forward": api([ms(1.0)], [ms(2.0)]),
+        inner: module([ms(1.5)], [ms(3.0)]),
+        "Cell.rnn.LSTM.forward.0": module([ms(1.0)], [ms(3.0)]),
+        "Cell.rnn.LSTM.backward.0": backward([ms(1.0)], [ms(2.0)]),
+        "Cell.rnn.inner._DynamicLSTM.backward.0": backward([ms(1.0)], [ms(2.5)]),
+    }
+    theirs: Json = {
+        "VF.lstm.0.forward": api([tensor(1.0)], [tensor(3.0)]),
+        "Module.rnn.LSTM.forward.0": module([tensor(1.0)], [tensor(3.0)]),
+        "Module.rnn.LSTM.backward.0": backward([tensor(1.0)], [tensor(2.0)]),
+    }
+    around = {"Tensor.__add__.0.forward": inner, inner: "Cell.rnn.LSTM.forward.0", "Cell.rnn.LSTM.forward.0": None}
+    around |= {name.replace("forward", "backward"): parent and parent.replace("forward", "backward") for name, parent in around.items()}
+    there = {"VF.lstm.0.forward": "Module.rnn.LSTM.forward.0", "Module.rnn.LSTM.forward.0": None, "Module.rnn.LSTM.backward.0": None}
+    ran = compare(tmp_path, *both(tmp_path, ours, theirs, (around, there)), capsys)
+    assert ran.code == 0, ran.out
+    assert "4 calls inside of 1 layers are left out" in ran.out
+
+    def own(value: Any) -> Any:
+        text = json.dumps(value).replace("LSTM", "Mine")
+        return json.loads(text)
+
+    ran = compare(tmp_path / "own", *both(tmp_path / "own", own(ours), own(theirs), (own(around), own(there))), capsys)
+    assert ran.code == 1 and ran.result("Cell.rnn.inner._DynamicMine.forward.0.output.0") == "unmatched"
+
+
+def test_without_layers_it_is_said_that_they_are_built_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = compare(tmp_path, *both(tmp_path, *functions(0), level="L1"), capsys)
+    assert "record at level L0 or mix to compare the layers" in ran.out
 
 
 def test_mapping_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module, reload
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -43,6 +45,22 @@ def test_modules_are_met_when_they_are_imported(package: str) -> None:
     assert not any(isinstance(finder, importing._Finder) for finder in sys.meta_path)
     reload(one)
     assert met == [one, two]
+
+
+def test_a_module_that_another_finder_finds(package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As an editable installation has it."""
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_text("value = 2\n")
+
+    class Editable:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return spec_from_file_location(name, elsewhere) if name == "pretended.three" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Editable])
+    met: list[ModuleType] = []
+    importing.when_imported(["pretended.three"], met.append)
+    assert import_module("pretended.three").value == 2 and len(met) == 1
 
 
 def test_what_is_imported_already_is_met_at_once(package: str) -> None:

@@ -7,5 +7,6 @@ equivalents     the table: functions, classes, parameters, arguments
 naming          names of entries
 dtypes          names of dtypes
 places          names of values inside a call
+shapes          weights that have a dimension more
 pairs           what one framework records of a call and the other does not
 """

@@ -1,7 +1,10 @@
-"""`--accept-dtype`: one run computes in another floating-point dtype, and is meant to.
+"""`--accept-dtype`: one run computes in another floating-point dtype, and is meant to. And integers of two frameworks.
 
 A dtype that differs is then no error by itself: values are judged by their size, with the rounding of the coarser dtype. Integers against
 floats stay errors, as do dtypes whose rounding is not known. Checksums of two dtypes say nothing about the values.
+
+Token ids, labels and masks of positions are int32 in MindSpore, whose operators take no others, and int64 in PyTorch: between the two
+frameworks equal integers are equal.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from msprobe.comparison.rows import Row
 OTHER_DTYPE = "checksums of {} and {} say nothing about the values; record with summary_mode statistics or task tensor to compare them"
 
 
+_INTEGERS = frozenset(f"torch.{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
+
+
 @cache
 def is_acceptable(target: str, golden: str) -> bool:
     """Whether two dtypes, as dump.json writes them, are one kind of number (real or complex) in different precision."""
@@ -29,6 +35,34 @@ def is_accepted(target: Row, golden: Row) -> bool:
     if target.kind == golden.kind == "tensor":
         return is_acceptable(target.dtype, golden.dtype)
     return _names_dtypes(target, golden)
+
+
+def are_integers(target: Row, golden: Row) -> bool:
+    """Whether the two are tensors of integers of different widths."""
+    both_tensors = target.kind == golden.kind == "tensor"
+    return both_tensors and target.dtype != golden.dtype and target.dtype in _INTEGERS and golden.dtype in _INTEGERS
+
+
+def accept_integers(calls: Sequence[MeasuredCall], mode: str) -> list[MeasuredCall]:
+    """The measured calls of two frameworks: equal integers of two widths agree; in mode md5 they are not compared."""
+    return [_accept_integers(call, mode) for call in calls]
+
+
+def _accept_integers(call: MeasuredCall, mode: str) -> MeasuredCall:
+    if not call.dtype_differs:
+        return call
+    found = list(call.rows)
+    for index, (pair, measure) in enumerate(call.rows):
+        ours, theirs = pair
+        if ours is None or theirs is None or measure is None or not are_integers(ours, theirs):
+            continue
+        if mode == "md5":
+            reason = OTHER_DTYPE.format(ours.dtype, theirs.dtype)
+            measure = measure._replace(agreement=Agreement.UNKNOWN, size=0.0, reason=reason, lost=True)
+        elif measure.agreement is Agreement.ROUNDING and measure.size == 0.0:
+            measure = measure._replace(agreement=Agreement.SAME)
+        found[index] = Measured(pair, measure)
+    return measured_anew(call, found)
 
 
 def accept(calls: Sequence[MeasuredCall], mode: str) -> list[MeasuredCall]:

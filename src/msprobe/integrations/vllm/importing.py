@@ -50,10 +50,20 @@ class _Finder(MetaPathFinder):
         self._waiting.discard(fullname)
         if not self._waiting and self in sys.meta_path:
             sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        spec = _found(fullname, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self._action)
         return spec
+
+
+def _found(name: str, path: Sequence[str] | None, target: ModuleType | None) -> importlib.machinery.ModuleSpec | None:
+    """What the other finders say, in their order: a package that is installed for development may have one of its own."""
+    for finder in [*sys.meta_path]:
+        if not isinstance(finder, _Finder) and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+    return None
 
 
 class _Loader(Loader):

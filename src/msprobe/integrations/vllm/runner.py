@@ -183,6 +183,9 @@ class _Watcher:
 
             self._debugger = PrecisionDebugger(self._path)
         self._runner = weakref.ref(runner)
+        config = self._debugger.config
+        steps = f"the steps {sorted(config.step)}" if config.step else "every step"
+        logger.info(f"vLLM is recorded as {self._path} says: task {config.task}, level {config.level}, {steps}, into {config.dump_path}")
         kind = type(runner)
         if kind.execute_model is not execute_model:
             name = f"{kind.__module__}.{kind.__qualname__}"

@@ -41,7 +41,7 @@ class Call:
             return False
         if not self.told_late:
             self.told_late = True
-            self.observers.late()
+            self.observers.late(self.name)
         return True
 
     def write(self, name: str, received: list[Any], passed_on: list[Any], tensors: int, done: bool = True) -> Any:

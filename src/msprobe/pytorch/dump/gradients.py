@@ -88,7 +88,7 @@ class GradientObservers:
         encoder: makes the records.
         sink: takes the entries.
         report: `report(entry, reason)` for what could not be recorded.
-        late: called once for each call whose backward pass came after the step had ended.
+        late: called once for each call whose backward pass came after the step had ended, with the name of its entry.
         keep_input, keep_output: which sides of a backward entry are kept.
         takes_all: the sink wants every entry; it need not be asked.
         saving: the sink may want files for some; else it need not be asked.
@@ -99,7 +99,7 @@ class GradientObservers:
         encoder: Encoder,
         sink: Sink,
         report: Callable[[str, str], None],
-        late: Callable[[], None],
+        late: Callable[[str], None],
         keep_input: bool = True,
         keep_output: bool = True,
         takes_all: bool = False,

@@ -64,7 +64,7 @@ class StepRecord(StepOfCalls):
             self.encoder,
             self,
             self.report,
-            self._late,
+            self.late.came,
             keep_input=sides.input,
             keep_output=sides.output,
             takes_all=selection.everything,
@@ -115,9 +115,6 @@ class StepRecord(StepOfCalls):
         """Nothing more of this step is recorded; what is running keeps its place and is ended as usual."""
         self.selection = Nothing(self.selection)
         self.observers.takes_all = False
-
-    def _late(self) -> None:
-        self.tally.late += 1
 
     # --- the end --------------------------------------------------------------------------------------------------------------------
     def calls_so_far(self) -> int:

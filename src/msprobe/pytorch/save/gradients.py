@@ -18,8 +18,8 @@ from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
 from msprobe.pytorch.save.encoder import SavedSide
+from msprobe.recording.late_calls import LateInStep
 from msprobe.recording.saved_nesting import blank, put
-from msprobe.recording.tally import Tally
 from msprobe.recording.unrecorded import Unrecorded
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
@@ -101,7 +101,7 @@ class SavedGradient:
             with everything.lock:
                 if not self._told_late:
                     self._told_late = True
-                    everything.tally.late += 1
+                    everything.late.came(self.key)
             return
         began = perf_counter()
         with everything.lock:
@@ -147,12 +147,12 @@ class Gradients:
         encoder: makes the records.
         writer: takes the entries.
         unrecorded: is told what cannot be recorded.
-        tally: counts what comes too late.
+        late: is told what comes too late.
         saving: gradients get tensor files.
     """
 
-    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, tally: Tally, saving: bool) -> None:
-        self.encoder, self.writer, self.unrecorded, self.tally, self.saving = encoder, writer, unrecorded, tally, saving
+    def __init__(self, encoder: Encoder, writer: StepWriter, unrecorded: Unrecorded, late: LateInStep, saving: bool) -> None:
+        self.encoder, self.writer, self.unrecorded, self.late, self.saving = encoder, writer, unrecorded, late, saving
         self.lock = threading.RLock()
         self.closed = False
         self.tensors = 0

@@ -39,7 +39,7 @@ class SavedStep(Step):
         self._saved_at = SavedAt(sites, self.writer.meta, self.unrecorded)
         saver = UniqueSaver(self.tensor_directory, pool) if pool is not None else None
         self._encoder = make_encoder(config, self.writer, saver, self.unrecorded)
-        self.gradients = Gradients(self._encoder, self.writer, self.unrecorded, self.tally, pool is not None)
+        self.gradients = Gradients(self._encoder, self.writer, self.unrecorded, self.late, pool is not None)
         self._keys = Keys()
 
     def save(self, variable: Any, name: str, save_backward: bool) -> None:

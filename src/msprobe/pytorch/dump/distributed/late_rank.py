@@ -46,25 +46,27 @@ def close_step(step: Step, place: Place | None, late: int) -> None:
     step.close(late)
     if rank is not None:
         try:
-            _move(step.directory, rank)
+            step.directory = _move(step.directory, rank)
         except Exception as error:
             let_through(error)
             logger.warning(f"{step.directory} could not become rank{rank}: {error!r}; its files are complete, under that name")
 
 
-def _move(directory: str, rank: int) -> None:
+def _move(directory: str, rank: int) -> str:
+    """Gives the directory's new name, the old one where it stays."""
     target = layout.rank_dir(os.path.dirname(directory), rank, os.getpid())
     if not os.path.isdir(directory):
-        return
+        return directory
     if os.path.isdir(target) and os.listdir(target):
         logger.warning(f"{directory} stays what it is: {target} is there already, an earlier run's or another process's")
-        return
+        return directory
     os.rename(directory, target)
     for document in (layout.DUMP, layout.DEBUG):
         path = os.path.join(target, document)
         if os.path.exists(path):
             _rewrite_head(path, os.path.basename(directory), os.path.basename(target))
     logger.info(f"the process group came after start(): {directory} is now {target}")
+    return target
 
 
 def _rewrite_head(path: str, before: str, after: str) -> None:

@@ -1,7 +1,8 @@
 """Modules of vLLM that are called in other ways than `module(...)`, so that no hook of theirs is run; they are recorded like all others.
 
 - A class that vLLM may compile has a `__call__` of its own, which calls `forward` directly (`LlamaModel`).
-- The head that gives the logits is never called: `lm_head.quant_method.apply(lm_head, x)` stands in its place.
+- The head that gives the logits is never called: `lm_head.quant_method.apply(lm_head, x)` stands in its place. It may be the embedding of
+  the tokens, which then has two names: that of the head where the logits are made.
 - One rotary embedding serves all layers: each call has the name that the calling layer knows it by.
 
 For the window, the first two have an attribute of their own, `forward` or `apply`, which goes by way of `torch.nn.Module.__call__` and so
@@ -27,7 +28,7 @@ from msprobe.pytorch.dump.module_dump.naming import checked_models
 Skip = Callable[[str, str], None]
 
 _ENGINE = "vllm"
-_HEAD = "ParallelLMHead"
+_HEAD, _EMBEDDING, _LOGITS = "ParallelLMHead", "VocabParallelEmbedding", "LogitsProcessor"
 _ABSENT = object()
 
 
@@ -63,12 +64,14 @@ class EngineModules:
 
     def _found(self, named: list[tuple[str, torch.nn.Module]]) -> Iterator[tuple[Any, ...]]:
         """How each is watched, its name, the module (the plan outlives the model and does not keep it alive), and what else that takes."""
+        shared = list(_shared(self._model, named))
+        tied = {id(module) for _, module, _ in shared}
         for name, module in named:
             if _is_bypassed(module):
                 yield EngineModules._watch_bypassed, name, weakref.ref(module)
-            if _is_head(module):
+            if _is_head(module, _EMBEDDING if id(module) in tied else _HEAD):
                 yield EngineModules._watch_head, name, weakref.ref(module)
-        for name, module, names in _shared(self._model, named):
+        for name, module, names in shared:
             yield EngineModules._watch_shared, name, weakref.ref(module), names
 
     def _watch_bypassed(self, name: str, module: torch.nn.Module) -> None:
@@ -161,10 +164,13 @@ def _is_bypassed(module: torch.nn.Module) -> bool:
     return module.__dict__.get("do_not_compile") is True and type(module).__call__ is not torch.nn.Module.__call__
 
 
-def _is_head(module: torch.nn.Module) -> bool:
+def _is_a(module: torch.nn.Module, name: str) -> bool:
+    return any(kind.__name__ == name for kind in type(module).__mro__)
+
+
+def _is_head(module: torch.nn.Module, kind: str = _EMBEDDING) -> bool:
     method = module.__dict__.get("quant_method")
-    is_one = any(kind.__name__ == _HEAD for kind in type(module).__mro__)
-    return is_one and hasattr(method, "__dict__") and callable(getattr(method, "apply", None))
+    return _is_a(module, kind) and hasattr(method, "__dict__") and callable(getattr(method, "apply", None))
 
 
 def _shared(model: object, named: list[tuple[str, torch.nn.Module]]) -> Iterator[tuple[str, torch.nn.Module, dict[str, str]]]:
@@ -184,4 +190,7 @@ def _shared(model: object, named: list[tuple[str, torch.nn.Module]]) -> Iterator
                 outer = path.rpartition(".")[0]
                 name = f"Module.{prefix}{path}.{type(module).__name__}"
                 names.setdefault(f"Module.{prefix}{outer}.{type(modules[outer]).__name__}", name)
+            if _is_head(module):
+                logits = [path for path, other in modules.items() if _is_a(other, _LOGITS)]
+                names.update((f"Module.{prefix}{path}.{type(modules[path]).__name__}", name) for path in logits)
             yield known[identity], module, names
