@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--environment", choices=("ignore", "skip"), help="go on although something is missing there, or do not look")
     how = parser.add_argument_group("how")
     how.add_argument("--yes", action="store_true", help="no questions: take what is recommended")
-    how.add_argument("--json", action="store_true", help="one JSON object on standard output, no questions; see docs/enable.md")
+    how.add_argument("--json", action="store_true", help="one JSON object on standard output, no questions; docs/enable.md of msprobe's repository says which")
     how.add_argument("--write", action="store_true", help="with --json: write")
     how.add_argument("--trial", action="store_true", help="run the enabled script until its first step is recorded")
     how.add_argument("--trial-timeout", type=_seconds, default=600.0, metavar="SECONDS", help="how long the trial may take (default 600)")

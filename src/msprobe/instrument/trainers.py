@@ -84,5 +84,5 @@ def elsewhere(roles: Roles) -> str | None:
         name = sorted(roles.trainer_classes)[0]
         return f"the loop of {name} is that of transformers: run msprobe enable on the file that makes the {name}"
     if "vllm.LLM" in roles.imports.values():
-        return "the model runs inside vLLM, which records without a change of the script: see docs/vllm.md"
+        return "the model runs inside vLLM, which records without a change of the script: start it with MSPROBE_CONFIG=config.json (docs/vllm.md of msprobe's repository)"
     return None

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
@@ -61,11 +61,13 @@ class Armed:
         self._module = Exchange(torch.nn.Module.__call__, self._module_call)
         self._added = Exchange(torch.optim.Optimizer.add_param_group, self._group_added)
         self._scaler = Exchange(torch.amp.GradScaler.step, self._stepped_after)
-        self._hook: Any = None
+        self._hooks: list[Any] = []
+        self._befores: list[int] = []
+        """How many steps had been made when those began that run now: one inside of another is not counted."""
 
     def on(self) -> None:
         """Watch from now on."""
-        self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)
+        self._hooks = [register_optimizer_step_pre_hook(self._optimizer_begins), register_optimizer_step_post_hook(self._optimizer_ends)]
         for exchange in (self._module, self._added, self._scaler):
             exchange.on()
         if hasattr(os, "register_at_fork"):
@@ -76,8 +78,8 @@ class Armed:
         self._done = True
         for exchange in (self._module, self._added, self._scaler, *self._steps):
             exchange.off()
-        hook, self._hook = self._hook, None
-        if hook is not None:
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
             hook.remove()
 
     # --- modules --------------------------------------------------------------------------------------------------------------------
@@ -174,17 +176,28 @@ class Armed:
         is_compiling = torch.compiler.is_compiling
 
         def step(*args: Any, **kwargs: Any) -> Any:
+            before = self._made()
             result = original(*args, **kwargs)
             if not is_compiling():
-                self._optimizer_stepped()
+                self._stepped(before)
             return result
 
         return step
 
-    def _optimizer_stepped(self, *_: Any) -> None:
+    def _optimizer_begins(self, *_: Any) -> None:
+        self._befores.append(self._made())
+
+    def _optimizer_ends(self, *_: Any) -> None:
+        self._stepped(self._befores.pop() if self._befores else self._made())
+
+    def _made(self) -> int:
+        return self._watch.optimizer_steps if self._watch is not None else 0
+
+    def _stepped(self, before: int) -> None:
+        """A step is over; with all that ran inside of it, such as a base class's own, it is one."""
         watch = self._watch
         if watch is not None:
-            watch.stepped = True
+            watch.optimizer_steps = max(watch.optimizer_steps, before + 1)
 
     # --- the ends of the process ----------------------------------------------------------------------------------------------------
     def _forked(self) -> None:
