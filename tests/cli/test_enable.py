@@ -130,6 +130,28 @@ def test_control_c_and_the_end_of_input_change_nothing(script: Path, typed: Answ
     assert os.listdir() == ["train.py"]
 
 
+def test_no_standard_input_and_no_answer_that_is_understood(script: Path, typed: Answers, capsys: pytest.CaptureFixture[str]) -> None:
+    typed(RuntimeError)  # what input() raises where standard input is closed
+    assert enable() == 2
+    assert "standard input ended at a question; nothing was changed" in capsys.readouterr().err
+    typed("\u662f", "")
+    assert enable(*FIELDS) == 0
+    assert "answer y or n" in capsys.readouterr().out
+    assert os.listdir() == ["train.py"]
+
+
+def test_an_interrupted_trial_is_an_answer(script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.instrument import trial
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trial, "run", interrupted)
+    answer = asked(capsys, *FIELDS, "--write", "--trial", code=130)
+    assert answer["status"] == "failed" and answer["message"].startswith("interrupted; written by then:")
+    assert len(answer["written"]) == 2
+
+
 def test_a_second_enable_changes_nothing(script: Path, typed: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     assert enable("--yes") == 0
     there = {name: Path(name).read_bytes() for name in os.listdir()}
@@ -227,6 +249,7 @@ def test_wrong_options(script: Path, capsys: pytest.CaptureFixture[str], argumen
         (b"for x in y\n    pass\n", "line 1: expected ':'"),
         (b"import torch\n!pip install x\n", "a notebook's"),
         (b"print 'x'\n", "Python 2"),
+        (b"def f[T!](x): pass\n", "msprobe runs under Python 3."),
         (b"x = '\xff'\n", "no Python source"),
         (b"# coding: nonsense\n", "no Python source"),
         (b"x = 1\0\n", "zero bytes"),

@@ -127,6 +127,35 @@ def test_an_optimizer_that_steps_under_another_condition_is_told(tmp_path: Path)
     assert planned(text + "    if amp:\n        opt.step()\n    else:\n        opt.step()\n", tmp_path).notes == []
 
 
+def test_a_loop_whose_head_runs_the_model_is_not_taken_unasked(tmp_path: Path) -> None:
+    """A generator calls the model before the iteration begins: start() in the loop would be too late."""
+    text = (
+        "import torch\nmodel = torch.nn.ReLU()\nopt = torch.optim.SGD(model.parameters(), 1)\n"
+        "def losses():\n    for x in []:\n        yield model(x)\n"
+        "for loss in losses():\n    loss.backward()\n    opt.step()\n"
+    )
+    answer = planned(text, tmp_path, yes=True)
+    assert [question.id for question in answer.questions] == ["candidate"]
+    assert "no forward pass would be recorded here" in answer.candidates[1]["notes"][0]
+
+
+def test_an_exception_that_is_caught_outside_of_the_loop_is_told(tmp_path: Path) -> None:
+    loop = "for x in []:\n        model(x).backward()\n        opt.step()\n"
+    head = "import torch\nmodel = torch.nn.ReLU()\nopt = torch.optim.SGD([], 1)\ntry:\n    "
+    for handler, told in (
+        ("except ValueError:\n    pass\n", True),
+        ("except KeyboardInterrupt:\n    pass\n", False),
+        ("except OSError:\n    raise\n", False),
+    ):
+        notes = planned(head + loop + handler, tmp_path).notes
+        assert any("an exception that is caught in line 8 leaves its iteration open" in note for note in notes) is told
+
+
+def test_a_trainer_with_two_names_has_one(tmp_path: Path) -> None:
+    text = "import lightning as L\na = trainer = L.Trainer()\ntrainer.fit(1)\n"
+    assert added(planned(text, tmp_path)) == ["trainer.callbacks.append(MsprobeCallback(debugger=debugger))"]
+
+
 def test_what_only_looks_enabled_can_be_enabled(tmp_path: Path) -> None:
     text = (HERE / "plain.py").read_text(encoding="utf-8") + 's = """\ndebugger.stop()  # +msprobe 5704\n"""\n'
     assert planned(text, tmp_path).status == "ready"

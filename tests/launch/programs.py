@@ -315,6 +315,59 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 finish(model)
 """
 
+COMPILED_STEP = """
+import warnings
+warnings.simplefilter("ignore")
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+@torch.compile(backend="eager")
+def scaled(x):
+    return x * 2
+@torch.compile(backend="eager")
+def step(x, y):
+    return F.cross_entropy(model(x), y)
+for x, y in batches(4):
+    loss = step(scaled(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(loss)
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+finish(model)
+"""
+
+COMPILED_INFERENCE = """
+import warnings
+warnings.simplefilter("ignore")
+class Runner:
+    def __init__(self):
+        self.net = Net().eval()
+        self.run = torch.compile(self.twice, backend="eager")
+    @torch.compile(backend="eager")
+    def once(self, x):
+        return self.net(x).sum()
+    def twice(self, x):
+        return self.once(x) + self.net(x).mean()
+runner = Runner()
+with torch.no_grad():
+    for x, y in batches(2):
+        show(runner.run(x))
+finish(runner.net)
+"""
+
+COMPILED_AND_HIDDEN = """
+class Hidden:
+    __slots__ = ("model",)
+hidden = Hidden()
+hidden.model = Net().eval()
+def score(x):
+    return hidden.model(x).sum()
+run = torch.compile(score, backend="eager")
+with torch.no_grad():
+    for x, y in batches(2):
+        show(run(x))
+"""
+
 WORKERS = """
 class Data(torch.utils.data.Dataset):
     def __init__(self):
@@ -390,13 +443,82 @@ for x, y in batches(2):
 finish(model)
 """
 
+FORKED_LATER = (
+    FORKED.replace("context = ", "train(7)\ncontext = ")
+    + """
+from concurrent.futures import ProcessPoolExecutor
+with ProcessPoolExecutor(1, mp_context=context) as pool:
+    pool.submit(train, 3).result()
+"""
+)
+
+FORKED_IN_A_CALL = """
+import os, sys
+class Forking(Net):
+    def forward(self, x):
+        global child
+        child = os.fork()
+        return super().forward(x)
+model = Forking().eval()
+with torch.no_grad():
+    x = torch.ones(2, 4)
+    result = model(x)
+    if child == 0:
+        model.first(x), show(result.sum())
+        sys.exit(3)
+    print(os.waitpid(child, 0)[1])
+show(result.sum())
+"""
+
+FRAMES = """
+import sys, traceback, warnings
+warnings.simplefilter("always")
+class Seeing(Net):
+    fails = False
+    def forward(self, x):
+        warnings.warn("given where the model is called", stacklevel=4)
+        depth, frame = 0, sys._getframe()
+        while frame is not None:
+            depth, frame = depth + 1, frame.f_back
+        print(depth)
+        if self.fails:
+            raise ValueError("mine")
+        return super().forward(x)
+class Mine(torch.optim.SGD):
+    def step(self, closure=None):
+        if model.fails:
+            raise ValueError("in the step")
+        return super().step(closure)
+model = Seeing()
+optimizer = Mine(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(batches(4)):
+    model.fails = number == 3
+    try:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        show(loss)
+    except ValueError:
+        print(traceback.format_exc())
+try:
+    optimizer.step()
+except ValueError:
+    print(traceback.format_exc())
+try:
+    optimizer.add_param_group({"params": [next(model.parameters())]})
+except ValueError:
+    print(traceback.format_exc())
+import inspect
+print(inspect.getsource(nn.Module.__call__), nn.Module.__call__.__code__.co_filename)
+"""
+
 LEFT_ON_TORCH = """
 import sys
 def state():
     from torch.optim import optimizer
     functions = [nn.Module.__call__, torch.optim.Optimizer.add_param_group, torch.amp.GradScaler.step, torch.optim.SGD.step]
-    files = [function.__code__.co_filename.split("site-packages")[-1] for function in functions]
-    return [*files, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
+    names = [name for function in functions for name in function.__code__.co_varnames if name.startswith("msprobe")]
+    return [*names, len(optimizer._global_optimizer_post_hooks), sys.meta_path]
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number, (x, y) in enumerate(batches(3)):

@@ -29,7 +29,24 @@ def test_nothing_is_left_on_torch_after_the_last_step(runs: Runs) -> None:
     done = runs.both(programs.LEFT_ON_TORCH, "--step", "0")
     assert done.steps() == ["step0"]
     done = runs.recorded(*runs.client, runs.script(programs.LEFT_ON_TORCH), options=("--step", "0-5"))
-    assert "exchange.py" in done.out  # else this test would see nothing
+    assert "msprobe_entries" in done.out  # else this test would see nothing
+
+
+@pytest.mark.parametrize("step", ["0-9", "9"])
+def test_tracebacks_warnings_and_the_depth_of_the_stack_are_as_without(step: str, runs: Runs) -> None:
+    done = runs.both(programs.FRAMES, "--step", step)
+    assert done.out.count("Traceback") == 3 and len(done.steps()) == (0 if step == "9" else 4)
+
+
+def test_a_script_that_clears_its_environment_is_reported(runs: Runs) -> None:
+    done = runs.both("import os\nos.environ.clear()\n" + programs.PLAIN)
+    assert done.said[0] == f"recorded 4 steps (0-3): {done.dump}"
+
+
+def test_steps_that_could_not_be_written_are_named(runs: Runs) -> None:
+    block = "    show(loss)\n    import os; 'MSPROBE_RUN' in os.environ and open('dump', 'w').close()\n"
+    done = runs.both(programs.PLAIN.replace("    show(loss)\n", block), "--step", "1-2")
+    assert done.said[1].startswith("not complete: steps 1-2; what is missing is told in the lines above")
 
 
 def test_an_error_of_ours_does_not_reach_the_script(runs: Runs) -> None:

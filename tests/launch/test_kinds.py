@@ -189,6 +189,22 @@ def test_a_compiled_loop_is_recorded_eagerly(runs: Runs) -> None:
     assert [done.calls(step) for step in range(4)] == [NET] * 4
 
 
+def test_a_model_that_only_a_compiled_function_calls(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_STEP, "--step", "0,2")  # the other two run compiled: `both` compares the number of graphs
+    assert done.steps() == ["step0", "step2"] and [done.calls(step) for step in (0, 2)] == [NET] * 2
+    assert "taken as model: Net" in done.said
+
+
+def test_a_call_of_a_compiled_function_is_a_step_of_inference(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_INFERENCE)
+    assert [done.calls(step) for step in range(2)] == [calls(2)] * 2 and len(done.steps()) == 2
+
+
+def test_a_model_that_cannot_be_found_in_a_compiled_function(runs: Runs) -> None:
+    done = runs.both(programs.COMPILED_AND_HIDDEN)
+    assert done.steps() == [] and "compiled functions are given and name: score (2 calls)" in done.said[0]
+
+
 def test_workers_of_a_data_loader_record_nothing(runs: Runs) -> None:
     done = runs.both(programs.WORKERS)
     assert [done.calls(step) for step in range(4)] == [NET] * 4
@@ -200,6 +216,21 @@ def test_forked_processes_that_train_are_recorded(runs: Runs) -> None:
     places = sorted(path.name for path in done.dump.glob("step1/*"))
     assert len(places) == 2 and [done.calls(1, place) for place in places] == [NET] * 2
     assert done.said[0] == f"recorded 2 steps (0-1) in each of 2 processes: {done.dump}"
+
+
+def test_processes_that_were_forked_when_recording_had_begun_record_too(runs: Runs) -> None:
+    (runs.directory / "c.json").write_text('{"no_such_field": 1}')
+    done = runs.both(programs.FORKED_LATER, "--config", "c.json", "--level", "mix")
+    places = sorted(path.name for path in done.dump.glob("step1/*"))
+    assert len(places) == 4 and [done.calls(1, place) for place in places] == [NET] * 4
+    assert done.said[0] == f"recorded 2 steps (0-1) in each of 4 processes: {done.dump}"
+    assert done.err.count("no_such_field") == 1  # what is to be said of the configuration is said once
+
+
+def test_a_process_that_was_forked_inside_a_call_records_too(runs: Runs) -> None:
+    done = runs.both(programs.FORKED_IN_A_CALL)
+    assert [len(done.calls(0, path.name)) for path in done.dump.glob("step0/*")] == [3, 3]
+    assert done.calls(1) == ["first.Linear.0"]  # of the child alone
 
 
 @pytest.mark.parametrize("later", [0, 1])

@@ -13,6 +13,7 @@ def report(pid: int = 1, **more: Any) -> dict[str, Any]:
         "pid": pid,
         "models": {"Net": [0, 1]},
         "steps": [0, 1],
+        "incomplete": [],
         "counted": 2,
         "selected": [],
         "step_on": "optimizer",
@@ -20,6 +21,7 @@ def report(pid: int = 1, **more: Any) -> dict[str, Any]:
         "forwards": 0,
         "left_out": [],
         "plain": {},
+        "unseen": {},
         "roots": ["/d"],
         "why_nothing": "",
         "unselected": None,
@@ -43,6 +45,11 @@ def test_what_came_too_late_is_said_once_for_all_processes() -> None:
     assert "--step-on" not in lines[-1], "one optimizer: there is nothing to put together"
 
 
+def test_steps_that_are_not_complete_are_named() -> None:
+    lines = summary([report(1), report(2, incomplete=[0, 1])])
+    assert lines[0] == lines[3] == "recorded 2 steps (0-1): /d" and lines[4].startswith("not complete: steps 0-1; ")
+
+
 def test_models_that_change() -> None:
     lines = summary([report(models={"A": [0, 0], "A, B": [1, 4]}, steps=[0, 1, 2, 3, 4])])
     assert lines[1:3] == ["taken as model: A (step 0)", "taken as models: A, B (steps 1 to 4)"]
@@ -61,6 +68,8 @@ def test_what_was_not_taken_is_cut_where_it_is_long() -> None:
         ([event("python")], "torch was never imported"),
         ([event("python"), event("torch")], "the script called no nn.Module"),
         ([event("torch"), event("plain", plain={"ReLU": 1}), event("plain", 2, plain={"ReLU": 2})], "were called: ReLU (3 calls);"),
+        ([event("torch"), event("plain", plain={}, unseen={"f": 2})], "called no nn.Module; no model was found in what these compiled"),
+        ([report(steps=[], left_out=[["Net", 3, "why"]], unseen={"f": 2})], "are given and name: f (2 calls); one that they call is not"),
         ([report(steps=[], selected=[7], counted=3)], "the script made 3 steps, 0 to 2, and none of them is selected"),
         ([report(steps=[], unselected=1)], '"rank" does not select rank 1'),
         ([report(steps=[], left_out=[["Net", 3, "no optimizer trains it"]])], "Net was called 3 times (no optimizer trains it)"),

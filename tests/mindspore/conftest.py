@@ -33,7 +33,7 @@ def run_mindspore() -> Callable[..., Any]:
         answer = directory / "answer.json"
         environment = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{HERE}", "GLOG_v": "3"}
         command = [PYTHON, str(HERE / script), str(answer), *arguments]
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=900)
         assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
         (directory / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
         return json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None

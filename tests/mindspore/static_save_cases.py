@@ -99,7 +99,31 @@ for mode in sys.argv[2:]:
     step()
     answer[f"{mode}_mixed"] = sorted(listing(HERE / f"mixed_{mode}"))
 
+for _ in range(2):
+    save("./one", "x", x)
+answer["one"] = sorted(path.name for path in (HERE / "one").rglob("*.npy")), len(list((HERE / "one").iterdir()))
 wrong = [save("./wrong", 3, x), save("", "x", x), save_grad("./wrong", "n", 3)]
 answer["wrong"] = [wrong, (HERE / "wrong").exists()]
-assert save_grad("./same", "n", x) is x
+answer["returned"] = bits([save_grad("./same", "n", x)]) == bits([x])
+
+
+class UsedTwice(nn.Cell):
+    """What save_grad was given is used beside what it has returned."""
+
+    def construct(self, x):
+        z = x * 2
+        returned = save_grad(self.where, "part", z)
+        return (returned * returned + 5 * z).sum()
+
+
+for mode in sys.argv[2:]:
+    ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
+    net = UsedTwice()
+    net.where = f"./part_{mode}"
+    if mode == "jit":
+        net.construct = ms.jit(net.construct)
+    whole = ms.grad(net)(x)
+    step()
+    (path,) = (HERE / f"part_{mode}").rglob("*.npy")
+    answer[f"{mode}_part"] = [path.name, np.load(path).tolist(), whole.asnumpy().tolist()]
 Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")

@@ -34,11 +34,13 @@ def load_config(
     level: str | None = None,
     step: Iterable[int | str] | None = None,
     rank: Iterable[int | str] | None = None,
+    told: bool = False,
 ) -> Config:
     """Reads config.json and checks it.
 
     Arguments that are given (not None) replace what the file says; what neither says has its documented default. Without
-    `config_path` the packaged config.json is read. Fields without effect are reported on the logger `msprobe`.
+    `config_path` the packaged config.json is read. Fields without effect are reported on the logger `msprobe`, unless they were `told`
+    before, in another process of the same run.
 
     Raises ConfigError, one line per problem: where, the value, what is allowed.
     """
@@ -46,7 +48,7 @@ def load_config(
     try:
         return _load(config_path, framework, _arguments(task, dump_path, level, step, rank), warnings.append)
     finally:
-        for text in warnings:
+        for text in [] if told else warnings:
             logger.warning("%s", text)
 
 

@@ -11,7 +11,7 @@ from msprobe.instrument.accumulation import Accumulation, accumulation, has_modu
 from msprobe.instrument.roles import Roles
 from msprobe.instrument.sites import UNKNOWN, Calls, Site
 from msprobe.instrument.trainers import Trainer, trainers
-from msprobe.instrument.tree import Function, Loop, Tree
+from msprobe.instrument.tree import Function, Loop, Tree, dotted, walk
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Candidate:
     """When the optimizer steps, where it does not in each iteration."""
     trainer: Trainer | None = None
     recommended: bool = False
+    doubtful: bool = False
+    """No forward pass would be recorded there."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -50,6 +52,8 @@ class _Found:
     kind: str
     function: Function | None
     sites: list[Site] = field(default_factory=list)
+    in_head: bool = False
+    """The head of the loop calls the model, through a generator: outside of what would be recorded."""
 
 
 def candidates(tree: Tree, roles: Roles, calls: Calls) -> list[Candidate]:
@@ -62,7 +66,7 @@ def candidates(tree: Tree, roles: Roles, calls: Calls) -> list[Candidate]:
                 known.sites += place.sites
     for loop, function in _training_loops_without_forward(tree, calls):
         if not any(_is_in(tree, one.node, loop) or _is_in(tree, loop, one.node) for one in found.values()):
-            found[id(loop)] = _Found(loop, "loop", function)
+            found[id(loop)] = _Found(loop, "loop", function, in_head=_in_head(calls, loop))
     made = [_made(tree, roles, calls, one) for one in _grouped(tree, found)]
     made += [_of_trainer(tree, one) for one in trainers(tree, roles)]
     made = sorted({one.line: one for one in reversed(made)}.values(), key=lambda one: one.line)
@@ -149,6 +153,12 @@ def _training_loops_without_forward(tree: Tree, calls: Calls) -> list[tuple[Loop
     return list(found.values())
 
 
+def _in_head(calls: Calls, loop: Loop) -> bool:
+    head = loop.iter if isinstance(loop, cst.For) else loop.test
+    called = {(dotted(one.func) or "").rpartition(".")[2] for one in walk(head) if isinstance(one, cst.Call)}
+    return any(site.function is not None and site.function.name.value in called for site in calls.forward)
+
+
 def _grouped(tree: Tree, found: dict[int, _Found]) -> list[_Found]:
     """Statements of one block that call models are one place; a place inside another of the same kind goes."""
     blocks: dict[int, _Found] = {}
@@ -194,6 +204,10 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
             )
         if found.sites and not trains and isinstance(found.node, cst.While):
             notes += ("each iteration, such as one generated token, will be a step of its own",)
+    if found.kind == "loop" and (handler := _caught_outside(tree, found.node)) is not None:
+        notes += (
+            f"an exception that is caught in line {handler} leaves its iteration open: what runs until the next stop() is recorded with it",
+        )
     line, function = tree.start(found.node, decorators=False)[0], found.function
     if isinstance(found.node, cst.FunctionDef):
         function = tree.function_of(found.node)
@@ -209,8 +223,24 @@ def _made(tree: Tree, roles: Roles, calls: Calls, found: _Found) -> Candidate:
         node=found.node,
         sites=tuple(found.sites),
         accumulating=accumulating,
+        doubtful=found.in_head,
         notes=notes,
     )
+
+
+def _caught_outside(tree: Tree, loop: cst.CSTNode) -> int | None:
+    """The line of a handler around a loop, in its function, that lets the script go on; None where there is none."""
+    below = loop
+    for above in tree.above(loop):
+        if isinstance(above, cst.FunctionDef):
+            return None
+        if isinstance(above, cst.Try | cst.TryStar) and below is above.body:
+            for handler in above.handlers:
+                caught = set() if handler.type is None else {one.value for one in walk(handler.type) if isinstance(one, cst.Name)}
+                if caught != {"KeyboardInterrupt"} and not any(isinstance(one, cst.Raise) for one in walk(handler.body)):
+                    return tree.start(handler)[0]
+        below = above
+    return None
 
 
 def _models(roles: Roles, found: _Found) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -218,7 +248,9 @@ def _models(roles: Roles, found: _Found) -> tuple[tuple[str, ...], tuple[str, ..
     notes: tuple[str, ...] = ()
     if not found.sites:
         names = [name for name, why in roles.models.items() if why == "deepspeed" or name in roles.optimized]
-        notes = ("the forward pass is not in this file; the model is the one whose parameters the optimizer has",)
+        notes = ("no call of a model was found in this loop; the model is the one whose parameters the optimizer has",)
+        if found.in_head:
+            notes = ("the model is called in the head of this loop, by a generator: no forward pass would be recorded here",)
     elif UNKNOWN in names:
         notes = ("a model that is called there has no name in this place: name it with --model",)
     names = [name for name in names if name != UNKNOWN]
@@ -252,14 +284,14 @@ def _of_trainer(tree: Tree, trainer: Trainer) -> Candidate:
 
 
 def _recommended(made: list[Candidate]) -> list[Candidate]:
-    """Of several, the only trainer, else the only place that trains, else the only one at all."""
+    """Of several, the only trainer, else the only place that trains, else the only one at all; none that would record too little."""
     for chosen in (
         [one for one in made if one.trainer is not None],
         [one for one in made if one.purpose == "training" and one.kind == "loop"],
         [one for one in made if one.purpose == "training"],
         made,
     ):
-        if len(chosen) == 1:
+        if len(chosen) == 1 and not chosen[0].doubtful:
             return [replace(one, recommended=True) if one is chosen[0] else one for one in made]
         if chosen:
             return made

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import stat
+import sys
 import tempfile
 import tokenize
 from dataclasses import dataclass
@@ -121,6 +122,8 @@ def check_syntax(text: str, shown: str) -> None:
             hint = "; lines that begin with % or ! are a notebook's: take them out first"
         elif re.match(r"(print|exec)\s+[\w'\"]", line):
             hint = "; this is Python 2"
+        elif re.match(r"type\s+\w+.*=|(?:async\s+)?(?:def|class)\s+\w+\[", line) or "f-string" in error.msg:
+            hint = f"; msprobe runs under Python {sys.version_info[0]}.{sys.version_info[1]} here: for a script of a newer one use it there"
         raise UsageError(f"{shown}, line {error.lineno}: {error.msg}: {line[:100]!r}{hint}; nothing was changed") from None
     except (RecursionError, MemoryError, ValueError) as error:
         raise UsageError(f"{shown} cannot be parsed: {error}; nothing was changed") from None

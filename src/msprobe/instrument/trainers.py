@@ -38,7 +38,7 @@ def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
         if kind is None:
             continue
         above = tree.parent(call)
-        if (isinstance(above, cst.Assign) and len(above.targets) == 1 and (name := dotted(above.targets[0].target))) or (
+        if (isinstance(above, cst.Assign) and (name := dotted(above.targets[-1].target))) or (
             isinstance(above, cst.AnnAssign) and (name := dotted(above.target))
         ):
             found.append(Trainer(kind, above, name))
@@ -84,5 +84,8 @@ def elsewhere(roles: Roles) -> str | None:
         name = sorted(roles.trainer_classes)[0]
         return f"the loop of {name} is that of transformers: run msprobe enable on the file that makes the {name}"
     if "vllm.LLM" in roles.imports.values():
-        return "the model runs inside vLLM, which records without a change of the script: start it with MSPROBE_CONFIG=config.json (docs/vllm.md of msprobe's repository)"
+        return (
+            "the model runs inside vLLM, which records without a change of the script: start it with MSPROBE_CONFIG=config.json "
+            "(docs/vllm.md of msprobe's repository)"
+        )
     return None

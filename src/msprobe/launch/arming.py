@@ -11,7 +11,6 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
-from msprobe.launch.exchange import Exchange
+from msprobe.launch.exchange import Exchange, Leave
 from msprobe.launch.orders import Orders, tell
+from msprobe.log import logger
 
 if TYPE_CHECKING:
     from msprobe.launch.watch import Watch
@@ -44,6 +44,7 @@ class Armed:
         optimizers: in the order in which they got their first parameters.
         groups: grows with every group of parameters that an optimizer gets.
         plain: class of a module without parameters -> outermost calls.
+        unseen: name of a compiled function in which no model was found -> outermost calls.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -51,16 +52,18 @@ class Armed:
         self.optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self.groups = 0
         self.plain: Counter[str] = Counter()
+        self.unseen: Counter[str] = Counter()
         self.pid = os.getpid()
         self._watch: Watch | None = None
         self._done = False
         self._inside = _Inside()
         self._running: set[int] = set()
         self._lock = threading.RLock()
-        self._steps: list[Exchange] = []
-        self._module = Exchange(torch.nn.Module.__call__, self._module_call)
-        self._added = Exchange(torch.optim.Optimizer.add_param_group, self._group_added)
-        self._scaler = Exchange(torch.amp.GradScaler.step, self._stepped_after)
+        self._followed: list[Exchange] = []
+        self._module = Exchange(torch.nn.Module.__call__, self._module_called)
+        self._added = Exchange(torch.optim.Optimizer.add_param_group, self._adds_group)
+        self._scaler = Exchange(torch.amp.GradScaler.step, self._steps)
+        self._compile = Exchange(torch.compile, self._compiles, exact=False)
         self._hooks: list[Any] = []
         self._befores: list[int] = []
         """How many steps had been made when those began that run now: one inside of another is not counted."""
@@ -68,7 +71,7 @@ class Armed:
     def on(self) -> None:
         """Watch from now on."""
         self._hooks = [register_optimizer_step_pre_hook(self._optimizer_begins), register_optimizer_step_post_hook(self._optimizer_ends)]
-        for exchange in (self._module, self._added, self._scaler):
+        for exchange in (self._module, self._added, self._scaler, self._compile):
             exchange.on()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -76,34 +79,30 @@ class Armed:
     def off(self) -> None:
         """torch is as it was."""
         self._done = True
-        for exchange in (self._module, self._added, self._scaler, *self._steps):
+        for exchange in (self._module, self._added, self._scaler, self._compile, *self._followed):
             exchange.off()
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook.remove()
 
     # --- modules --------------------------------------------------------------------------------------------------------------------
-    def _module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside, running, is_compiling = self._inside, self._running, torch.compiler.is_compiling
+    def _module_called(self, module: torch.nn.Module, /, *_args: Any, **_kwargs: Any) -> Leave | None:
+        if torch.compiler.is_compiling() or self._inside.on:
+            return None
+        try:
+            self._inside.on = True
+            self._begins(module)
+            self._module.off()  # what is inside is not looked at: it runs at full speed, and is compiled as it is
+        except BaseException:  # a signal handler's
+            self._module_left(False)
+            raise
+        return self._module_left
 
-        def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or inside.on:
-                return original(module, *args, **kwargs)
-            thread = threading.get_ident()
-            try:
-                inside.on = True
-                if not running:  # a call in another thread meanwhile belongs to the step that runs
-                    self._begins(module)
-                running.add(thread)
-                self._module.off()  # what is inside is not looked at: it runs at full speed, and is compiled as it is
-                return original(module, *args, **kwargs)
-            finally:
-                running.discard(thread)
-                inside.on = False
-                if not self._done:
-                    self._module.on()
-
-        return call
+    def _module_left(self, _done: bool) -> None:
+        self._running.discard(threading.get_ident())
+        self._inside.on = False
+        if not self._done:
+            self._module.on()
 
     def _begins(self, module: torch.nn.Module) -> None:
         """An outermost call of a module."""
@@ -111,10 +110,55 @@ class Armed:
             return
         try:
             with self._lock:
-                if self._watch is None:
-                    self._first(module)
-                if self._watch is not None:
-                    self._watch.begins(module)
+                if not self._running:  # a call in another thread meanwhile belongs to the step that runs
+                    if self._watch is None:
+                        self._first(module)
+                    if self._watch is not None:
+                        self._watch.begins(module)
+                self._running.add(threading.get_ident())
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"{type(error).__name__}: {error}")
+
+    # --- compiled functions ---------------------------------------------------------------------------------------------------------
+    def _compiles(self, *_args: Any, **_kwargs: Any) -> Leave | None:
+        return None if torch.compiler.is_compiling() else self._follow_compiled
+
+    def _follow_compiled(self, _done: bool) -> None:
+        """torch.compile was used: from now on calls of compiled functions are seen, too."""
+        try:
+            from msprobe.pytorch.torch_internals import stance_reader
+
+            function = stance_reader()
+            if function is not None and not self._done:  # as a decorator with arguments it has not loaded dynamo yet, and is called again
+                self._compile.off()
+                exchange = Exchange(function, self._compiled_called)
+                self._followed.append(exchange)
+                exchange.on()
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"compiled functions could not be followed: {error!r}")
+
+    def _compiled_called(self, *_: Any) -> None:
+        """A compiled function begins, outside of a module's call. Whether it runs compiled is decided right after this."""
+        if self._done or self._inside.on or torch.compiler.is_compiling():
+            return
+        try:
+            from msprobe.launch.compiled import models_of_call
+            from msprobe.pytorch.torch_internals import compiled_call, is_below_compiled_call
+
+            frame = sys._getframe(2)
+            call = compiled_call(frame)
+            if call is None or self._running:
+                return
+            models = models_of_call(*call)
+            with self._lock:
+                if models and self._watch is None:
+                    self._first(models[0])
+                if models and self._watch is not None:
+                    self._watch.compiled_begins(models, is_below_compiled_call(frame.f_back))
+                elif not models and len(self.unseen) < _KINDS:
+                    self.unseen[getattr(call[0], "__name__", type(call[0]).__name__)] += 1
         except Exception as error:
             let_through(error)
             self.give_up(f"{type(error).__name__}: {error}")
@@ -143,46 +187,38 @@ class Armed:
                 let_through(error)
                 reason += f"; the running step could not be ended: {error!r}"
         if not tell("failed", reason=reason):
-            print(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}", file=sys.stderr)
+            logger.error(f"msprobe run: nothing more is recorded in process {os.getpid()}: {reason}")
 
     # --- optimizers -----------------------------------------------------------------------------------------------------------------
-    def _group_added(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def added(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-            result = original(optimizer, *args, **kwargs)
-            try:
-                self.groups += 1
-                if all(known() is not optimizer for known in self.optimizers):
-                    self.optimizers.append(weakref.ref(optimizer))
-                self.watch_step(type(optimizer))
-            except Exception as error:
-                let_through(error)
-                self.give_up(f"an optimizer could not be followed: {error!r}")
-            return result
+    def _adds_group(self, optimizer: torch.optim.Optimizer, /, *_args: Any, **_kwargs: Any) -> Leave:
+        return lambda done: self._group_added(optimizer) if done else None
 
-        return added
+    def _group_added(self, optimizer: torch.optim.Optimizer) -> None:
+        try:
+            self.groups += 1
+            if all(known() is not optimizer for known in self.optimizers):
+                self.optimizers.append(weakref.ref(optimizer))
+            self.watch_step(type(optimizer))
+        except Exception as error:
+            let_through(error)
+            self.give_up(f"an optimizer could not be followed: {error!r}")
 
     def watch_step(self, kind: type) -> None:
         """torch runs no hooks of optimizers that were made after `torch.compile`: their step is exchanged."""
         function = getattr(kind, "step", None)
         if self._done or not isinstance(function, FunctionType) or function.__code__ in _HOOKED:
             return
-        if all(known.function is not function for known in self._steps):
-            exchange = Exchange(function, self._stepped_after)
-            self._steps.append(exchange)
+        if all(known.function is not function for known in self._followed):
+            exchange = Exchange(function, self._steps)
+            self._followed.append(exchange)
             exchange.on()
 
-    def _stepped_after(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _steps(self, *_args: Any, **_kwargs: Any) -> Leave | None:
         """A step that GradScaler leaves out, because of infinities, is one too."""
-        is_compiling = torch.compiler.is_compiling
-
-        def step(*args: Any, **kwargs: Any) -> Any:
-            before = self._made()
-            result = original(*args, **kwargs)
-            if not is_compiling():
-                self._stepped(before)
-            return result
-
-        return step
+        if torch.compiler.is_compiling():
+            return None
+        before = self._made()
+        return lambda done: self._stepped(before) if done else None
 
     def _optimizer_begins(self, *_: Any) -> None:
         self._befores.append(self._made())
@@ -201,15 +237,19 @@ class Armed:
 
     # --- the ends of the process ----------------------------------------------------------------------------------------------------
     def _forked(self) -> None:
-        """In a forked child: where nothing was recorded before, it may be a training process of its own."""
+        """In a forked child: it may be a training process of its own, and counts its own steps."""
         if self._done:
             return
         self.pid = os.getpid()
         self._lock = threading.RLock()
-        if self._watch is not None:
-            watch, self._watch = self._watch, None
+        self._inside.on = False
+        self._running.clear()  # of the threads that were in calls only this one is here
+        watch, self._watch = self._watch, None
+        if watch is not None:
             watch.forget()
-            self.off()
+        self.plain.clear()
+        self.unseen.clear()
+        self._module.on()
 
     def at_exit(self) -> None:
         """The interpreter ends."""
@@ -217,8 +257,8 @@ class Armed:
             return
         if self._watch is not None:
             self._watch.at_exit()
-        elif not self._done and self.plain:
-            tell("plain", plain=dict(self.plain))  # else a report says it
+        elif not self._done and (self.plain or self.unseen):
+            tell("plain", plain=dict(self.plain), unseen=dict(self.unseen))  # else a report says it
         self.off()
 
 

@@ -17,6 +17,9 @@ VARIABLE = "MSPROBE_RUN"
 EVENTS = "MSPROBE_RUN_EVENTS"
 """Environment variable: the file that the parent reads; also used by `injected/sitecustomize.py`, which knows no JSON."""
 
+_events: str | None = None
+"""What `EVENTS` said when this process was armed: the script may clear its environment."""
+
 StepOn = Literal["auto", "optimizer", "forward"]
 Models = Literal["auto", "all"]
 
@@ -48,6 +51,8 @@ class Orders:
     @classmethod
     def read(cls) -> Orders:
         """Those of this process. Raises UsageError where they are none of ours."""
+        global _events
+        _events = os.environ.get(EVENTS)
         try:
             return cls(**json.loads(os.environ[VARIABLE]))
         except (KeyError, ValueError, TypeError) as error:
@@ -58,7 +63,7 @@ class Orders:
 
 def tell(event: str, **more: Any) -> bool:
     """A line for the parent; whether it can be there: another machine has no such file."""
-    path = os.environ.get(EVENTS)
+    path = _events
     if not path or not os.path.exists(path):
         return False
     try:

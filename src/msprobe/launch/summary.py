@@ -77,7 +77,7 @@ def _grouped(reports: Iterable[Event]) -> list[tuple[Event, int]]:
     """Processes of one run say the same: once is enough."""
     groups: dict[str, list[Event]] = {}
     for report in reports:
-        key = repr([report[name] for name in ("models", "steps", "step_on", "left_out", "plain", "roots")])
+        key = repr([report[name] for name in ("models", "steps", "incomplete", "step_on", "left_out", "plain", "roots")])
         groups.setdefault(key, []).append(report)
     return [(group[0], len(group)) for group in groups.values()]
 
@@ -87,6 +87,10 @@ def _recorded(report: Event, processes: int) -> list[str]:
     where = f" in each of {processes} processes" if processes > 1 else ""
     many = f"{len(steps)} step{'s' if len(steps) > 1 else ''} ({_ranges(steps)})"
     lines = [f"recorded {many}{where}: {', '.join(report['roots'])}"]
+    if report["incomplete"]:
+        which = f"step{'s' if len(report['incomplete']) > 1 else ''} {_ranges(report['incomplete'])}"
+        where = "the lines above, and in dump_error_info.log where that could be written"
+        lines.append(f"not complete: {which}; what is missing is told in {where}")
     for named, (first, last) in report["models"].items():
         span = "" if len(report["models"]) == 1 else (f" (step {first})" if first == last else f" (steps {first} to {last})")
         several = "models" if ", " in named else "model"
@@ -143,25 +147,40 @@ def _nothing(events: Sequence[Event], reports: Sequence[Event]) -> list[str]:
     if reports:
         return [f"nothing was recorded: {_why(reports[0])}"]
     if "plain" in kinds:
-        plain: dict[str, int] = {}
-        for event in events:
-            for name, calls in event.get("plain", {}).items():
-                plain[name] = plain.get(name, 0) + calls
-        return [
-            f"nothing was recorded: only modules without parameters were called: {_plain(plain)}; "
-            f"if one of them is the model, give --models all ({_PAGE})"
-        ]
+        plain, unseen = (_added(events, name) for name in ("plain", "unseen"))
+        if plain:
+            return [
+                f"nothing was recorded: only modules without parameters were called: {_plain(plain)}; "
+                f"if one of them is the model, give --models all ({_PAGE}){_hint(unseen)}"
+            ]
+        return [f"nothing was recorded: the script called no nn.Module{_hint(unseen)} ({_PAGE})"]
     if "torch" in kinds:
-        return [
-            "nothing was recorded: torch was imported, but the script called no nn.Module; one that is called inside of a compiled "
-            f"function is not seen (set TORCHDYNAMO_DISABLE=1) ({_PAGE})"
-        ]
+        return [f"nothing was recorded: torch was imported, but the script called no nn.Module ({_PAGE})"]
     if "python" in kinds:
         return [f"nothing was recorded: Python ran, but torch was never imported ({_PAGE})"]
     return [
         "nothing was recorded: no Python process below the command could be reached; is it a program that runs no Python, "
         f"that runs it with -I, -E or -S, or that clears the environment? ({_PAGE})"
     ]
+
+
+def _added(events: Iterable[Event], name: str) -> dict[str, int]:
+    """Calls of all processes together."""
+    total: dict[str, int] = {}
+    for event in events:
+        for one, calls in event.get(name, {}).items():
+            total[one] = total.get(one, 0) + calls
+    return total
+
+
+def _hint(unseen: Mapping[str, int]) -> str:
+    """What may be hidden in compiled functions."""
+    if not unseen:
+        return ""
+    return (
+        f"; no model was found in what these compiled functions are given and name: {_plain(unseen)}; one that they call is not seen, "
+        "unless TORCHDYNAMO_DISABLE=1 is set"
+    )
 
 
 def _why(report: Event) -> str:
@@ -171,7 +190,8 @@ def _why(report: Event) -> str:
     if counted and report["selected"] and min(report["selected"]) >= counted:
         return f'the script made {counted} steps, 0 to {counted - 1}, and none of them is selected by --step or "step"'
     if report["left_out"]:
-        return "; ".join(f"{name} was called {calls} times {_because(why)}" for name, calls, why in report["left_out"][:_AT_MOST])
+        calls_of = (f"{name} was called {calls} times {_because(why)}" for name, calls, why in report["left_out"][:_AT_MOST])
+        return "; ".join(calls_of) + _hint(report["unseen"])
     return report["why_nothing"] or f"no step was begun ({_PAGE})"
 
 

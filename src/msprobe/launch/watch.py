@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,8 @@ class Watch:
         self._calls = 0
         self._part: weakref.ref[torch.nn.Module] | None = None
         """The module whose call began the running step, where a script calls a model by its parts."""
+        self._within_compiled = False
+        """The running step is an inference, and began with a compiled function."""
         self._roots = Roots()
         self._family_groups = -1
         self._looks = 0
@@ -66,11 +69,13 @@ class Watch:
         self.left_out: Counter[tuple[str, str]] = Counter()
         self.directories: list[str] = []
         self.steps: list[int] = []
+        self.incomplete: list[int] = []
+        """Steps of which something could not be recorded or written."""
         self._instance = PrecisionDebugger._instance
         self._atexit_registered = False
         self._session: Session | None = None
         if self._instance is None:
-            self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments))
+            self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments), True)
             self._session.late.what_to_do = WHAT_TO_DO
             PrecisionDebugger._stand_in = self.make_way
         else:
@@ -86,6 +91,10 @@ class Watch:
             if len(self._armed.plain) < _TOLD:
                 self._armed.plain[type(module).__name__] += 1
             return
+        if self._within_compiled:
+            self._within_compiled = torch_internals.is_below_compiled_call(sys._getframe())
+            if self._within_compiled:
+                return  # the step began with the compiled function, which runs eagerly now
         root = self._root(module)
         if self._is_training():
             self._in_training(module, root)
@@ -93,6 +102,22 @@ class Watch:
             self._leave_out(root, WAITING)
         else:
             self._in_forwards(module, root)
+
+    def compiled_begins(self, models: list[torch.nn.Module], inner: bool) -> None:
+        """A compiled function begins that can reach these modules: like a call of the first of them that counts.
+
+        `inner`: another compiled function has called it, and runs eagerly.
+        """
+        if self._ended or (inner and self._within_compiled):
+            return
+        self._within_compiled = False
+        known = self._known_models()
+        if not known and self._is_training():
+            self._root(models[0])
+            known = self._known_models()
+        chosen = next((module for module in models if any(self._root(module) is one for one in known)), models[0])
+        self.begins(chosen)
+        self._within_compiled = self._open == "forward"
 
     def _is_training(self) -> bool:
         if self._orders.step_on == "forward":
@@ -242,8 +267,7 @@ class Watch:
         if session is None or self._open is None:
             return
         self._open, self._calls = None, 0
-        with session.lock:
-            self._contained(session.end_step)
+        self._close(session)
         for joining in self._joining:
             if joining() is not None:
                 self._models.append(joining)
@@ -252,6 +276,13 @@ class Watch:
         last = bool(config.step) and session.number > max(config.step)
         if (last or (session.earlier is not None and session.earlier.ended)) and not session.live.watched:
             self._finish()
+
+    def _close(self, session: Session) -> None:
+        step, number, ended = session.step, session.number, session.ended
+        with session.lock:
+            self._contained(session.end_step)
+        if step is not None and (step.tally.lost or session.ended == ended):
+            self.incomplete.append(number)
 
     def _contained(self, action: Any) -> None:
         session = self._session
@@ -267,8 +298,6 @@ class Watch:
     def _register_end_of_child(self) -> None:
         """A child of multiprocessing ends without the handlers of atexit."""
         self._atexit_registered = True
-        import sys
-
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
@@ -289,6 +318,7 @@ class Watch:
         report = {
             "models": self.taken,
             "steps": self.steps,
+            "incomplete": self.incomplete,
             "counted": session.number,
             "selected": sorted(session.config.step)[:20],
             "step_on": "optimizer" if self._training else "forward",
@@ -300,12 +330,13 @@ class Watch:
             "why_nothing": session.why_nothing,
             "unselected": session.unselected,
             "rank": session.place.rank if session.place is not None else None,
-            "compiled": torch_internals.compiling_is_loaded(),
+            "unseen": dict(self._armed.unseen),
         }
         if not tell("report", **report):
             from msprobe.launch.summary import of_one
 
-            logger.info("\n".join(of_one({"event": "report", "pid": os.getpid(), **report})))
+            for line in of_one({"event": "report", "pid": os.getpid(), **report}):
+                logger.info(f"msprobe run: {line}")
 
     def at_exit(self) -> None:
         """The interpreter ends, and with it the running step."""
@@ -337,8 +368,7 @@ class Watch:
         if os.environ.get(isolation.VARIABLE):
             session.at_exit()
         elif running or session.step is not None:
-            with session.lock:
-                self._contained(session.end_step)
+            self._close(session)
         if session.override is not None:
             session.override.at_exit()
         self._finish()
@@ -350,8 +380,7 @@ class Watch:
             return
         self._ended = True
         PrecisionDebugger._stand_in = None
-        with session.lock:
-            self._contained(session.end_step)
+        self._close(session)
         if self.steps:
             self._report()
 

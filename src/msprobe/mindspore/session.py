@@ -23,7 +23,7 @@ from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.save.saving import Saving
 from msprobe.mindspore.static_dump.recorder import RECORDER
-from msprobe.mindspore.static_dump.starting import StaticDump
+from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
 from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
@@ -80,7 +80,7 @@ class Session(BaseSession):
         if not self.selects(rank):
             return
         if in_graph_mode():
-            self.tell_once("graph", f'graph mode: at level "{config.level}" nothing inside a compiled graph is recorded by start()')
+            self.tell_once("graph", not_in_graphs(config))
         began = perf_counter()
         self.started_at = calling_place()
         log.set_rank(rank)

@@ -40,11 +40,14 @@ _traced: list[bool] = []
 """Whether that has been told."""
 
 
-def _session(config_path: str | None, arguments: dict[str, Any]) -> Session:
-    """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command."""
+def _session(config_path: str | None, arguments: dict[str, Any], told: bool = False) -> Session:
+    """The session that the configuration asks for, or, in a process that `msprobe isolate` has started, that command.
+
+    `told`: what is to be said of the configuration was said in another process.
+    """
     orders = os.environ.get(isolation.VARIABLE)
     if not orders:
-        return Session(LiveConfig(config_path, trial.limited(arguments)))
+        return Session(LiveConfig(config_path, trial.limited(arguments), told))
     from msprobe.pytorch.load.isolating import IsolatedSession
 
     return IsolatedSession(orders)

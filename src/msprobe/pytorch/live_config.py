@@ -33,18 +33,19 @@ class LiveConfig:
     Args:
         path: as the user gave it; None for the packaged defaults, which nobody watches.
         arguments: of the constructor; they go before the file, also later.
+        told: what is to be said of the configuration was said before, in another process.
 
     Raises:
         ConfigError: the file or an argument is wrong.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, arguments: Mapping[str, Any], told: bool = False) -> None:
         self._arguments = dict(arguments)
         self._stamp: _Stamp | None = None
         self._content = b""
         self._told: set[str] = set()
         stamp = self._look_at(path) if path is not None else None  # before it is read: what comes later is a change
-        self.config = load_config(path, framework="pytorch", **self._arguments)
+        self.config = load_config(path, framework="pytorch", told=told, **self._arguments)
         """The latest valid one."""
         self.watched = stamp is not None and self.config.dump_enable is not None
         self._path = os.path.abspath(self.config.source)

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -357,6 +357,33 @@ def force_eager() -> Callable[[], None] | None:
 def compiling_is_loaded() -> bool:
     """Whether `torch.compile` was used in this process, or dynamo imported."""
     return "torch._dynamo.eval_frame" in sys.modules
+
+
+_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6
+
+
+def stance_reader() -> FunctionType | None:
+    """The function that every call of a compiled function asks whether to run compiled; None where dynamo is not loaded."""
+    found = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_callback_from_stance", None)
+    return found if isinstance(found, FunctionType) else None
+
+
+def compiled_call(frame: FrameType | None) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+    """Function and arguments, if this is the frame of a compiled function's call."""
+    if frame is None or frame.f_globals.get("__name__") != "torch._dynamo.eval_frame" or frame.f_code.co_name not in _COMPILED:
+        return None
+    own = frame.f_locals
+    function, args, kwargs = own.get("fn"), own.get("args"), own.get("kwargs")
+    return (function, args, kwargs) if callable(function) and isinstance(args, tuple) and isinstance(kwargs, dict) else None
+
+
+def is_below_compiled_call(frame: FrameType | None) -> bool:
+    """Whether a compiled function's call stands above this frame."""
+    while frame is not None:
+        if compiled_call(frame) is not None:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def while_tracing(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -118,6 +118,7 @@ class Step:
         for ask in facts:
             self.whatever_happens(partial(self._note, ask))
         report = self.writer.close()
+        tally.lost = unrecorded.count + problems.total() + sum(report.problems.values())
         tally.spent += time.perf_counter() - began
         text = closing_line(
             self.step,
@@ -127,7 +128,7 @@ class Step:
             apis=apis,
             size=size + report.bytes_written,
             seconds=tally.spent,
-            lost=unrecorded.count + problems.total() + sum(report.problems.values()),
+            lost=tally.lost,
             reasons=unrecorded.reasons + Counter(report.problems),
             where=layout.ERRORS,
             late=late,
@@ -138,6 +139,7 @@ class Step:
         else:
             logger.info(f"{text}{more()}")
         if report.lost or not os.path.exists(os.path.join(self.directory, self._document)):
+            tally.lost = max(tally.lost, 1)
             why = "; ".join(report.problems) or "it could not be written"
             logger.warning(f"{self._document} of step {self.step} is not complete: {why}")
         logger.info(f"{self._document} is at {self.step_directory}")

@@ -12,6 +12,7 @@ class Tally:
     Attributes:
         tensors, calls, apis: recorded ones.
         spent: seconds that were added.
+        lost: of what belongs on the disk, how much was not recorded or not written; known when the step is over.
         modules: prefixes of the modules (cells) of which a call was recorded.
         modules_hooked: how many were watched.
     """
@@ -20,5 +21,6 @@ class Tally:
     calls: int = 0
     apis: int = 0
     spent: float = 0.0
+    lost: int = 0
     modules: set[str] = field(default_factory=set)
     modules_hooked: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,36 @@ def test_values_of_conv1d_in_files(tmp_path: Path, capsys: pytest.CaptureFixture
     ran = compare(tmp_path, *paths, capsys)
     row = ran.row("Cell.conv.Conv1d.forward.0.parameters.weight")
     assert (row["Result"], float(row["MaxAbsErr"]), float(row["Cosine"])) == ("pass", 0.0, 1.0)
+
+
+def test_what_a_recurrent_layer_is_made_of_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell in a cell, and its sums, here; one function there. A layer of the user's own with cells inside stays as it is."""
+    inner = "Cell.rnn.inner._DynamicLSTM.forward.0"
+    ours: Json = {
+        "Tensor.__add__.0.forward": api([ms(1.0)], [ms(2.0)]),
+        inner: module([ms(1.5)], [ms(3.0)]),
+        "Cell.rnn.LSTM.forward.0": module([ms(1.0)], [ms(3.0)]),
+        "Cell.rnn.LSTM.backward.0": backward([ms(1.0)], [ms(2.0)]),
+        "Cell.rnn.inner._DynamicLSTM.backward.0": backward([ms(1.0)], [ms(2.5)]),
+    }
+    theirs: Json = {
+        "VF.lstm.0.forward": api([tensor(1.0)], [tensor(3.0)]),
+        "Module.rnn.LSTM.forward.0": module([tensor(1.0)], [tensor(3.0)]),
+        "Module.rnn.LSTM.backward.0": backward([tensor(1.0)], [tensor(2.0)]),
+    }
+    around = {"Tensor.__add__.0.forward": inner, inner: "Cell.rnn.LSTM.forward.0", "Cell.rnn.LSTM.forward.0": None}
+    around |= {name.replace("forward", "backward"): parent and parent.replace("forward", "backward") for name, parent in around.items()}
+    there = {"VF.lstm.0.forward": "Module.rnn.LSTM.forward.0", "Module.rnn.LSTM.forward.0": None, "Module.rnn.LSTM.backward.0": None}
+    ran = compare(tmp_path, *both(tmp_path, ours, theirs, (around, there)), capsys)
+    assert ran.code == 0, ran.out
+    assert "4 calls inside of 1 layers are left out" in ran.out
+
+    def own(value: Any) -> Any:
+        text = json.dumps(value).replace("LSTM", "Mine")
+        return json.loads(text)
+
+    ran = compare(tmp_path / "own", *both(tmp_path / "own", own(ours), own(theirs), (own(around), own(there))), capsys)
+    assert ran.code == 1 and ran.result("Cell.rnn.inner._DynamicMine.forward.0.output.0") == "unmatched"
 
 
 def test_without_layers_it_is_said_that_they_are_built_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,3 +52,50 @@ def test_wrong_arguments_are_told_and_a_step_that_nobody_ended_is_on_disk(saved:
     assert "save(name=<int>): a name must be text" in output and "it must be True or False" in output
     (file,) = (directory / "dump" / "step1").glob("*/debug.json")
     assert "later.0.debug" in json.loads(file.read_text(encoding="utf-8"))["data"]
+
+
+@pytest.fixture(scope="module")
+def settings(run_mindspore: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory = tmp_path_factory.mktemp("debug_save_settings")
+    answer = run_mindspore("debug_save_settings.py", directory)
+    return {**answer, "output": (directory / "output.txt").read_text(encoding="utf-8")}
+
+
+def test_md5_is_the_crc_of_value_and_gradient(settings: Any) -> None:
+    data = settings["md5"]["steps"]["step0"]
+    found = [data[name]["y"]["md5"] for name in ("values.0.debug", "values_grad.0.debug")]
+    assert found == [f"{zlib.crc32(bytes.fromhex(text)):08x}" for text in settings["bytes"]]
+
+
+def test_only_the_steps_that_are_selected(settings: Any) -> None:
+    assert sorted(settings["steps"]["steps"]) == ["step1", "step3", "step4"]
+    assert all(set(data) == {"values.0.debug", "values_grad.0.debug"} for data in settings["steps"]["steps"].values())
+
+
+def test_a_rank_that_is_not_there_is_told(settings: Any) -> None:
+    assert settings["rank"] == {"steps": {}, "files": {}}
+    assert '"rank" is set, but this process has no rank' in settings["output"]
+
+
+def test_async_dump_saves_the_same(settings: Any) -> None:
+    tensor = settings["tensor"]["steps"]["step0"]
+    without = {
+        name: {**entry, "y": {key: value for key, value in entry["y"].items() if key != "data_name"}} for name, entry in tensor.items()
+    }
+    assert settings["async"]["steps"]["step0"] == without
+    assert settings["async_tensor"]["steps"]["step0"] == tensor and settings["async_tensor"]["files"] == settings["tensor"]["files"]
+
+
+def test_the_gradient_is_bit_for_bit_what_mindspore_computes(settings: Any) -> None:
+    """Its tanh on a CPU is off by up to 1e-4 where the argument is large, and so is a gradient made of that: that is what training gets."""
+    gradient = settings["tensor"]["files"]["values_grad.0.debug.y.npy"]
+    assert gradient == settings["of_y"]
+    for found, row in zip(settings["of_x"], gradient, strict=True):
+        assert found == pytest.approx([3 * value for value in row], rel=1e-6)
+
+
+def test_another_pass_over_the_same_graph_has_an_entry_of_its_own(settings: Any) -> None:
+    data, files = settings["again"]["steps"]["step0"], settings["again"]["files"]
+    assert list(data) == ["y.0.debug", "y_grad.0.debug", "y_grad.0.debug.pass1", "y_grad.0.debug.pass2"]
+    assert [data[name]["Max"] for name in list(data)[1:]] == [1.0, 2.0, 3.0]
+    assert files["y_grad.0.debug.pass1.npy"] == [[2.0] * 3] * 2 and len(files) == 4

@@ -61,6 +61,16 @@ def test_gradients(saved: Any, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_is_that_of_what_save_grad_returns(saved: Any, mode: str) -> None:
+    """Not the sum with other uses of what it was given; that sum is what the training gets."""
+    name, part, whole = saved[f"{mode}_part"]
+    x = [[-2.0, -1.0, 0.0], [1.0, 2.0, 3.0]]
+    assert name == "part_grad_float32_0.npy" and part == [[4 * value for value in row] for row in x]
+    assert whole == [[2 * (4 * value + 5) for value in row] for row in x]
+    assert saved["returned"] is True
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_loss_and_gradients_have_the_same_bits(saved: Any, mode: str) -> None:
     assert saved[f"{mode}_same"] is True
 
@@ -69,6 +79,10 @@ def test_loss_and_gradients_have_the_same_bits(saved: Any, mode: str) -> None:
 def test_what_is_no_tensor_is_told_and_left_out(saved: Any, mode: str) -> None:
     assert [Path(name).name for name in saved[f"{mode}_mixed"]] == ["mixed.0_float32_0.npy"]
     assert 'save(name="mixed.1"): it is no tensor' in saved["output"]
+
+
+def test_without_step_all_goes_into_one_directory(saved: Any) -> None:
+    assert saved["one"] == [["x_float32_0.npy", "x_float32_1.npy"], 1]
 
 
 def test_wrong_arguments_are_told(saved: Any) -> None:

@@ -20,6 +20,8 @@ from msprobe.comparison.rows import Call
 from msprobe.recording.risk import risk_of
 
 Parents = Mapping[str, str | None]
+_WHOLE = frozenset(("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", "MultiheadAttention"))
+_DEEPEST = 100  # names that lead in a circle end somewhere
 
 
 def comparable_calls(
@@ -32,7 +34,7 @@ def comparable_calls(
         parents: their construct.json; where one is missing nothing is left out.
         notes: gets a sentence about what is left out.
     """
-    layers = [{path_of(call.parts.base) for call in side if call.parts.is_module and kind_of(call.parts) is not None} for side in calls]
+    layers = [{path_of(call.parts.base) for call in side if call.parts.is_module and _is_layer(call)} for side in calls]
     both = layers[0] & layers[1]
     if not any(call.parts.is_module for side in calls for call in side):
         notes.append(
@@ -41,9 +43,10 @@ def comparable_calls(
         )
     if not both or not all(parents):
         return list(calls[0]), list(calls[1])
+    whole = [{path_of(call.parts.base) for call in side if call.parts.is_module and _is_whole(call)} for side in calls]
     left: list[list[Call]] = []
     for side, known in zip(calls, parents, strict=True):
-        left.append([call for call in side if call.parts.is_module or not _is_inside(call, known, both)])
+        left.append([call for call in side if not _is_inside(call, known, whole[0] & whole[1] if call.parts.is_module else both)])
     count = sum(map(len, calls)) - sum(map(len, left))
     if count:
         what = f"{count} calls inside of {len(both)} layers are left out, the layers are compared"
@@ -51,14 +54,27 @@ def comparable_calls(
     return left[0], left[1]
 
 
+def _is_layer(call: Call) -> bool:
+    return kind_of(call.parts) is not None or _is_whole(call)
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether it is a layer of a library that has layers of its own inside, which the other library has not."""
+    return call.parts.base.rpartition(".")[2] in _WHOLE
+
+
 def _is_inside(call: Call, parents: Parents, layers: set[str]) -> bool:
     around = parents.get(call.name)
     if around is None:
         around = parents.get(forward_of(call.name) or "")
-    if not isinstance(around, str):
-        return False
-    parts = parse(around)
-    return parts.is_module and path_of(parts.base) in layers
+    for _ in range(_DEEPEST):
+        if not isinstance(around, str):
+            return False
+        parts = parse(around)
+        if parts.is_module and path_of(parts.base) in layers:
+            return True
+        around = parents.get(around)
+    return False
 
 
 def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallPair]:

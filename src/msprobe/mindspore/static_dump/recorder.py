@@ -9,14 +9,16 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.dump.values import Array
 
 if TYPE_CHECKING:
     from msprobe.mindspore.static_dump.step import StaticStep
+
+
+UNNUMBERED = -2
+"""In the place of a call's number, for gradients of parameters."""
 
 
 class Spot(NamedTuple):
@@ -38,15 +40,14 @@ class Recorder:
         """Calls that begin now are recorded."""
         self.cells: list[str] = []
         """Those that have taps, in the order of the model."""
+        self.forward_run: list[str] = []
+        """Cells in the order in which their calls end in a run of the graph, each as often as it is called; as far as that is known."""
+        self.backward_run: list[str] = []
+        """The same of the backward part."""
+        self._paths: dict[tuple[str, str], list[tuple[int, ...]]] = {}
+        """Of the tensors that a cell takes in (`output`: of its backward entry) and gives out (`input`), as MindSpore came across them."""
         self.constants: dict[Spot, Any] = {}
         self._told: set[str] = set()
-
-    @property
-    def unnumbered(self) -> Any:
-        """In the place of a call's number, for gradients of parameters."""
-        from mindspore import Tensor
-
-        return Tensor(np.array([-2], np.int32))
 
     def number(self, base: str) -> int:
         """A call begins: its number in the step, -1 while nothing is recorded. Never raises."""
@@ -73,14 +74,41 @@ class Recorder:
             self.constants[spot] = {"type": type(value).__name__, "value": value}
         return 0
 
+    def index(self, base: str, role: str, path: str) -> int:
+        """While MindSpore compiles: the number of a tensor's path, `0.1.2`."""
+        numbers = tuple(map(int, path.split(".")))
+        known = self._paths.setdefault((base, role), [])
+        if numbers not in known:
+            known.append(numbers)
+        return known.index(numbers)
+
+    def position(self, spot: Spot, index: int) -> str:
+        """Which of the tensors on this side of the cell one is, in order."""
+        paths = self._paths[spot.base, spot.role]
+        return str(sum(path < paths[index] for path in paths))
+
+    def tensors(self, base: str, role: str) -> int:
+        """How many tensors there are on one side of a cell."""
+        return len(self._paths.get((base, role), ()))
+
+    def too_deep(self, spot: Spot) -> int:
+        """While MindSpore compiles: a value lies inside of more containers than are looked into."""
+        self.tell(f"{spot.base}.{spot.direction}: {spot.role} {spot.path} is nested deeper than is recorded")
+        return 0
+
+    def tell(self, text: str) -> None:
+        """Warn once of each thing."""
+        if text not in self._told:
+            self._told.add(text)
+            logger.warning(text)
+
     def failed(self, spot: Spot, error: Exception) -> None:
         """Something of ours went wrong: it is told once, and the graph goes on."""
         step = self.step
         if step is not None:
             step.report(f"{spot.base}.{spot.direction}", f"{spot.role} {spot.path}: could not be recorded: {error!r}")
-        elif repr(error) not in self._told:
-            self._told.add(repr(error))
-            logger.warning(f"{spot.base}: values cannot be recorded: {error!r}")
+        else:
+            self.tell(f"{spot.base}: values cannot be recorded: {error!r}")
 
 
 RECORDER = Recorder()

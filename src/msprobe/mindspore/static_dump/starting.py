@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, Any
 from msprobe import log
 from msprobe.log import logger
 from msprobe.mindspore.process import current_rank, wait_for_device
+from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.recording.selecting import make_selection
 
 if TYPE_CHECKING:
+    from msprobe.config import Config
     from msprobe.mindspore.session import Session
 
+_MOST_NAMED = 10
 _ITEMS = ("max", "min", "mean", "l2norm")
+
+
+def not_in_graphs(config: Config) -> str:
+    """What to say of a configuration that follows the calls of Python, in graph mode."""
+    what = 'task "structure"' if config.task == "structure" else f'level "{config.level}"'
+    return (
+        f"graph mode: {what} follows the calls that Python makes, so that nothing inside a compiled graph is recorded; there are: "
+        'level "L0" with task "statistics" or "tensor", level "L2", and msprobe.mindspore.save inside of construct'
+    )
 
 
 class StaticDump:
@@ -22,6 +34,7 @@ class StaticDump:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._wrapped = False
+        self._taps: Taps | None = None
         self.ended = 0
         """Steps that were recorded."""
 
@@ -32,10 +45,11 @@ class StaticDump:
         if not self._wrapped:
             self._wrapped = True
             self._check()
-            from msprobe.mindspore.static_dump.wrapping import wrap
+            from msprobe.mindspore.static_dump.wrapping import read, wrap
 
             mode = config.section.data_mode
-            wrap(model, mode.forward, mode.backward)
+            self._taps = Taps()
+            self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
         rank = current_rank()
         if RECORDER.on or not session.selects(rank):
             return
@@ -74,11 +88,16 @@ class StaticDump:
         others = [item for item in ([mode] if isinstance(mode, str) else mode) if item not in (*_ITEMS, "statistics")]
         if others:
             logger.warning(f"compiled graphs at level L0 have no {', '.join(others)}: {', '.join(_ITEMS)} are recorded")
+        if config.section.device == "device":
+            logger.warning('"device": "device": in compiled graphs at level L0 statistics are taken on the host')
         if config.rank:
             logger.warning('"rank" and level L0: in compiled graphs the taps are on every rank, and only the selected ones write')
-        if config.section.data_mode.backward:
+
+    def _tell_bits(self, cells: list[str]) -> None:
+        """Where watching may change something."""
+        if cells:
+            more = f" and {len(cells) - _MOST_NAMED} more" if len(cells) > _MOST_NAMED else ""
             logger.warning(
-                "gradients of compiled graphs: where a cell's input is used outside of it too, MindSpore adds the gradients up in another "
-                'order, and their last bits may differ from those of a run that is not recorded; "data_mode": ["forward"] leaves them as '
-                "they are"
+                f"compiled graphs: at {', '.join(cells[:_MOST_NAMED])}{more} MindSpore may add up a gradient of three or more terms in "
+                "another order than in a run that is not recorded, so that its last bits differ; everywhere else nothing changes"
             )

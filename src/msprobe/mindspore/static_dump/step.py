@@ -13,6 +13,7 @@ from msprobe.log import logger
 from msprobe.mindspore.dump.meta import environment
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Array, Encoder, Record, Side
+from msprobe.mindspore.static_dump.ordering import in_order
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot, per_call
 from msprobe.recording.closing_line import closing_line
 from msprobe.recording.place import Place
@@ -42,6 +43,7 @@ class StaticStep:
         self.directory = place.directory(place.root, step)
         self._step_directory = layout.step_dir(config.dump_path, step)
         self._pool = pool
+        self._all_saved = config.task == "tensor"
         tensors = os.path.join(self.directory, layout.TENSORS)
         remove_tensor_files(tensors)
         self.writer = StepWriter(
@@ -60,7 +62,7 @@ class StaticStep:
         mode = config.section.summary_mode
         self._wanted = {_ITEMS[item] for item in mode if item in _ITEMS} if isinstance(mode, tuple) else set(_ITEMS.values())
         self._calls: Counter[str] = Counter()
-        self._parameter_passes: Counter[Spot] = Counter()
+        self._parameter_passes: dict[Spot, tuple[int, int]] = {}
         self._entries: dict[str, Entry | None] = {}
         self._reasons: Counter[str] = Counter()
         self._tensors = 0
@@ -75,23 +77,41 @@ class StaticStep:
     def take(self, spot: Spot, number: int, dtype: str, array: Array) -> None:
         """A value has come; it is read before this returns."""
         began = time.perf_counter()
+        again = False
         if spot.direction == "parameters_grad":
-            number = self._parameter_passes[spot]
-            self._parameter_passes[spot] += 1
+            number, again = self._backward_pass(spot)
         name = f"{spot.base}.{spot.direction}.{number}"
         entry = self._entry(name, spot, number)
         sides = self.selection.sides
-        if entry is None or (spot.direction != "parameters_grad" and not (sides.output if spot.role == "output" else sides.input)):
+        wanted = sides.output if spot.role in ("output", "parameters") else sides.input
+        if entry is None or not (wanted or spot.direction == "parameters_grad"):
             return
+        if again:
+            self._entries[name] = self._entries.pop(name)  # behind what has come meanwhile
+            if self._pool is not None:
+                self._pool.drain()  # it has a file, and this one has to be the later one
         path = tuple(spot.path.split("."))
-        side = Side(name, spot.role, self._pool is not None)
+        side = Side(name, spot.role, self._pool is not None and (self._all_saved or self.selection.saves_tensors(name)))
         head: dict[str, Any] = {"type": "mindspore.Tensor", "dtype": dtype, "shape": list(array.shape)}
         record = self._encoder.array(array, head, path, side)
         for key in set(_ITEMS.values()) - self._wanted:
             record.pop(key, None)
         self._put(entry, spot, record)
-        self._tensors += 1
+        self._tensors += not again
         self._spent += time.perf_counter() - began
+
+    def _backward_pass(self, spot: Spot) -> tuple[int, bool]:
+        """Which backward pass a parameter's gradient belongs to, and whether it has had one from it.
+
+        Where a parameter is used in several parts of a graph (branches, loops, recomputed cells), MindSpore calls the hook with what is
+        added up so far, more than once: the last one is the gradient. A pass of its own follows further calls of the cell.
+        """
+        calls = self._calls[spot.base]
+        number, before = self._parameter_passes.get(spot, (-1, -1))
+        again = calls == before
+        number += not again
+        self._parameter_passes[spot] = (number, calls)
+        return number, again
 
     def _entry(self, name: str, spot: Spot, number: int) -> Entry | None:
         """The entry of a call; None where it is not selected."""
@@ -104,6 +124,10 @@ class StaticStep:
             entry = self.writer.add(name, {}, False)
             if spot.direction == "forward":
                 entry.data.update(self._constants(spot.base))
+            elif spot.direction == "backward":
+                for role, side in (("input", sides.input), ("output", sides.output)):
+                    if side:
+                        entry.data[role] = [None] * RECORDER.tensors(spot.base, role)
         self._entries[name] = entry
         return entry
 
@@ -114,7 +138,7 @@ class StaticStep:
         if sides.input:
             data.update(input_args=[], input_kwargs={})
         if sides.output:
-            data["output"] = []
+            data.update(output=[], parameters={})
         for spot, record in list(RECORDER.constants.items()):
             if spot.base == base and _KEYS.get((spot.direction, spot.role), spot.role) in data:
                 _place(data, spot, dict(record))
@@ -137,9 +161,9 @@ class StaticStep:
             base, direction, number = name.rsplit(".", 2)
             if direction != "parameters_grad":
                 self.writer.add_call(name, self._parent(base, direction, int(number)))
-        for entry in self._entries.values():
-            if entry is not None:
-                self.writer.finish(entry)
+        kept = [entry for entry in self._entries.values() if entry is not None]
+        for entry in in_order(kept, RECORDER.forward_run, RECORDER.backward_run):
+            self.writer.add(entry.name, entry.data, True)  # in its place: until now they were in the order in which their values came
         if self._pool is not None:
             self._pool.drain()
         cells = {name.rsplit(".", 2)[0] for name in recorded}
@@ -165,7 +189,7 @@ class StaticStep:
                 late=0,
             )
         )
-        if not recorded:
+        if not recorded and RECORDER.cells:
             logger.warning(
                 "nothing was recorded: the graph was compiled before start(), or none of its cells ran between start() and step()"
             )
@@ -190,7 +214,7 @@ def _place(data: dict[str, Any], spot: Spot, record: Record) -> None:
         data[parts[0]] = [record]
         return
     key = _KEYS.get((spot.direction, spot.role), spot.role)
-    inside: Any = data.setdefault(key, {} if spot.role == "kwargs" else [])
+    inside: Any = data.setdefault(key, {} if spot.role in ("kwargs", "parameters") else [])
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         value: Any = record if following is None else ([] if following.isdecimal() else {})
         if isinstance(inside, list):

@@ -6,99 +6,109 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from mindspore import Tensor, bfloat16, float32, ops
+from mindspore import Tensor, bfloat16, float32, nn, ops
 
 from msprobe.contain import let_through
-from msprobe.mindspore.dump.cell_dump.naming import named_cells
+from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.static_dump.compiling import Taps
+from msprobe.mindspore.static_dump.nested import follow, give, record_value
+from msprobe.mindspore.static_dump.reading import FREE, Reading
 from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
-from msprobe.mindspore.static_dump.taps import GradientTap, Tap, counting_op, note_constant, parameter_hook
+from msprobe.mindspore.static_dump.taps import GradientTap, counting_op, parameter_hook
 
-MOST = 16
-"""Arguments, and results, of one cell whose gradients are recorded."""
 _ONE = Tensor([0], float32)
 
 
-def record_value(base, role, path, value, number):
-    """Part of the graph: hands every tensor in `value` to the recorder."""
-    if isinstance(value, Tensor):
-        if 0 in value.shape:
-            Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
-        elif value.dtype == bfloat16:
-            Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
-        else:
-            Tap((base, "forward", role, path))(value, number)
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            record_value(base, role, f"{path}.{i}", item, number)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            record_value(base, role, f"{path}.{key}", item, number)
-    else:
-        note_constant((base, "forward", role, path), value)
+def first(args, kwargs, in_order):
+    """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
+    takes in what another one has given out has the higher number."""
+    if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is for a tensor only)
+        if 0 not in args[0].shape and args[0].dtype != bfloat16:
+            return ops.stop_gradient(args[0])
+    return _ONE
 
 
-def wrap(model: Any, forward: bool, backward: bool) -> int:
-    """Put the taps in; gives the number of cells.
+def read(model: Any) -> Reading:
+    """What the sources of a model say; of what Model.train makes, those of the network with its loss."""
+    roots = [root.network if isinstance(root, nn.TrainOneStepCell) else root for _, root in checked_models(model)]
+    return Reading([root for root in roots if isinstance(root, nn.Cell)])
+
+
+def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool) -> list[str]:
+    """Put the taps in; gives what is to be told of cells where they may change the last bits of a gradient.
 
     Args:
         model: a cell, or a list or tuple of them.
+        taps: takes note of what is put where.
+        reading: of the model.
         forward, backward: which directions are recorded; without backward the graph of the gradients is not touched at all.
     """
-    count = 0
+    told = []
+    names: dict[int, str] = {}
+    followed: set[int] = set()
     for base, cell in list(named_cells(model)):
+        names[id(cell)] = base
         try:
-            if getattr(cell, "_msprobe_taps", False):
-                continue
-            cell.construct = types.MethodType(_tapped(base, cell.construct, forward, backward), cell)
-            object.__setattr__(cell, "_msprobe_taps", True)
+            order = reading.order(id(cell))
+            taps.exchange_construct(cell, types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell))
             RECORDER.cells.append(base)
-            count += 1
             if backward:
                 for name, parameter in cell._params.items():
-                    if parameter is not None and parameter.requires_grad:
-                        parameter.register_hook(parameter_hook(Spot(base, "parameters_grad", "", name)))
+                    if parameter is not None and parameter.requires_grad and id(parameter) not in followed:
+                        followed.add(id(parameter))  # one that several cells share belongs to the first
+                        taps.hook(parameter, parameter_hook(Spot(base, "parameters_grad", "", name)))
+            reasons = [
+                text
+                for holds, text in (
+                    (id(cell) in reading.inputs and backward, "takes in what is used elsewhere too"),
+                    (id(cell) in reading.outputs, "goes on using what it gives out"),
+                    (order == FREE, "runs several times, or that cannot be told"),
+                )
+                if holds
+            ]
+            if reasons:
+                told.append(f"{base} ({', '.join(reasons)})")
         except Exception as error:
             let_through(error)
             RECORDER.failed(Spot(base, "forward", "input", "0"), error)
-    return count
+    RECORDER.forward_run = [names[cell] for cell in reading.program() if cell in names]
+    RECORDER.backward_run = [names[cell] for cell in reading.program(backward=True) if cell in names]
+    return told
 
 
-def _tapped(base: str, original: Any, forward: bool, backward: bool) -> Any:
-    count = counting_op(base)
-    into = [GradientTap(Spot(base, "backward", "output", str(i))) for i in range(MOST)] if backward else []
-    out_of = [GradientTap(Spot(base, "backward", "input", str(i))) for i in range(MOST)] if backward else []
-    most = MOST if backward else 0
+def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool) -> Any:
+    original = cell.construct
+    own = tuple((name, parameter) for name, parameter in cell._params.items() if parameter is not None)
+    names = tuple(name for name, _ in own)
+    parameters = tuple(parameter for _, parameter in own)
+    count = counting_op(base, in_order)
+    into, out_of = GradientTap(base, "output"), GradientTap(base, "input")
 
     def construct(self, *args, **kwargs):
-        number = count(_ONE)
-        given = ()
-        i = 0
-        for value in args:
-            if forward:
-                record_value(base, "input", f"{i}", value, number)
-            if i < most and isinstance(value, Tensor):
-                value = into[i](value, number)
-            given = given + (value,)  # noqa: RUF005  (what the parser of MindSpore reads)
-            i = i + 1
+        number = count(first(args, kwargs, in_order))
+        shown = number
+        given = args
+        named = kwargs
         if forward:
+            for i, value in enumerate(args):
+                shown = record_value(base, "input", f"{i}", value, shown)
             for key, value in kwargs.items():
-                record_value(base, "kwargs", key, value, number)
-        result = original(*given, **kwargs)
-        if isinstance(result, tuple):
+                shown = record_value(base, "kwargs", key, value, shown)
+            for i, name in enumerate(names):
+                shown = record_value(base, "parameters", name, parameters[i], shown)
+        if backward:
+            given = follow(into, base, "output", "0", args, number)
+            named = follow(into, base, "output", "1", kwargs, number)
+        result = original(*given, **named)
+        if forward and isinstance(result, tuple):
             results = ()
-            i = 0
-            for value in result:
-                if forward:
-                    record_value(base, "output", f"{i}", value, number)
-                if i < most and isinstance(value, Tensor):
-                    value = out_of[i](value, number)
-                results = results + (value,)  # noqa: RUF005
-                i = i + 1
-            return results
-        if forward:
-            record_value(base, "output", "0", result, number)
-        if most > 0 and isinstance(result, Tensor):
-            result = out_of[0](result, number)
+            for i, value in enumerate(result):
+                results = results + (give(base, f"{i}", value, shown),)  # noqa: RUF005
+            result = results
+        elif forward:
+            result = give(base, "0", result, shown)
+        if backward:
+            result = follow(out_of, base, "input", "0", result, number)
         return result
 
     return construct

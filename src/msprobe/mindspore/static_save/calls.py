@@ -57,9 +57,10 @@ def save(save_dir: str, name: str, data: Any) -> None:
 
 
 def save_grad(save_dir: str, name: str, data: Any) -> Any:
-    """Save the gradient of a tensor when it is computed, as `{name}_grad_{dtype}_{n}.npy`. Use what it returns in place of `data`.
+    """Save the gradient of what it returns when that is computed, as `{name}_grad_{dtype}_{n}.npy`. Use that in place of `data`.
 
-    Gradients stay as they are, bit for bit.
+    Uses of `data` itself have no part in the gradient that is saved. Gradients stay as they are, bit for bit; where `data` itself is used
+    too and there are three uses or more, their sum may be added up in another order.
 
     Args:
         save_dir: directory; made where it is not there.

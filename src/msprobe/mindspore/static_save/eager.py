@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from typing import Any
 
-from mindspore import Tensor
+from mindspore import Tensor, ops
 
 from msprobe.contain import let_through
 from msprobe.mindspore.process import wait_for_device
@@ -16,8 +15,6 @@ from msprobe.mindspore.static_save.files import FILES
 from msprobe.mindspore.static_save.taps import has_python_ops, skipped
 
 _MAX_DEPTH = 200
-_hooks: list[tuple[_Hook, Any]] = []
-_lock = threading.Lock()
 
 
 def save_now(save_dir: Any, name: Any, data: Any) -> None:
@@ -45,45 +42,29 @@ def _save(directory: str, name: str, data: Any, depth: int) -> None:
         skipped(name)
 
 
-class _Hook:
-    """Writes one gradient. It is taken off afterwards (MindSpore does not survive that inside of the hook): a tensor that is used again in
-    the next step would call it again."""
+def _hook(directory: str, name: str) -> Any:
+    """What writes one gradient, and no second one from another pass over the same graph."""
+    fired = [False]
 
-    def __init__(self, directory: str, name: str) -> None:
-        self._directory = directory
-        self._name = name
-        self.fired = False
-
-    def function(self) -> Any:
-        """What register_hook takes: a plain function."""
-
-        def hook(gradient: Any) -> None:
-            if self.fired:
-                return
-            self.fired = True
-            try:
-                FILES.keep(self._directory, self._name, str(gradient.dtype).lower(), gradient.asnumpy())
-            except Exception as error:
-                let_through(error)
-                FILES.tell(f'save_grad(name="{self._name}") could not look at a gradient: {error!r}')
-
-        return hook
-
-
-def _take_off(all_of_them: bool) -> None:
-    """Take hooks off that have done their work, or all."""
-    with _lock:
-        done = [item for item in _hooks if all_of_them or item[0].fired]
-        _hooks[:] = [item for item in _hooks if item not in done]
-    for _, handle in done:
+    def hook(gradients: Any) -> None:
+        if fired[0]:
+            return
+        fired[0] = True
         try:
-            handle.remove()
+            gradient = gradients[0] if isinstance(gradients, tuple) else gradients
+            FILES.keep(directory, name, str(gradient.dtype).lower(), gradient.asnumpy())
         except Exception as error:
             let_through(error)
+            FILES.tell(f'save_grad(name="{name}") could not look at a gradient: {error!r}')
+
+    return hook
 
 
 def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
-    """Write the gradient of `data` when it comes; gives `data` itself."""
+    """Write the gradient of what this returns when it comes: `data` by another name, with the same memory.
+
+    As in a graph, other uses of `data` have no part in it: a hook on `data` itself would see the sum over all of its uses.
+    """
     directory = _directory("save_grad", save_dir, name)
     if directory is None:
         return data
@@ -91,11 +72,7 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
         FILES.tell(f'save_grad(name="{name}"): a {type(data).__name__} has no gradient, only a tensor has; nothing is saved')
         return data
     try:
-        _take_off(all_of_them=False)
-        hook = _Hook(directory, f"{name}_grad")
-        handle = data.register_hook(hook.function())
-        with _lock:
-            _hooks.append((hook, handle))
+        return ops.HookBackward(_hook(directory, f"{name}_grad"))(data)
     except Exception as error:
         let_through(error)
         FILES.tell(f'save_grad(name="{name}") cannot follow the gradient: {error!r}')
@@ -114,7 +91,6 @@ def _directory(what: str, save_dir: Any, name: Any) -> str | None:
 def end_step() -> None:
     """See `step`."""
     failure = wait_for_device()
-    _take_off(all_of_them=True)
     if not has_python_ops():
         _tell_device()
     FILES.end_step()
@@ -126,7 +102,6 @@ def _tell_device() -> None:
     """TensorDump counts the steps itself: it is told by a tensor of a name that it knows."""
     try:
         import mindspore
-        from mindspore import ops
 
         @mindspore.jit
         def update(value: Any) -> Any:

@@ -10,6 +10,7 @@ from mindspore import nn
 from mindspore.ops.primitive import Primitive
 
 from msprobe.mindspore.dump.api_dump.api_table import watched
+from msprobe.mindspore.dump.api_dump.imported_names import imported_names
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.patches import Patches
 from msprobe.mindspore.dump.recorder import Recorder
@@ -25,7 +26,7 @@ _made: list[tuple[Any, str, str, Any, Any]] = []
 
 
 def watch_functions(recorder: Recorder, patches: Patches) -> None:
-    """Have the calls of all functions in the table recorded."""
+    """Have the calls of all functions in the table recorded, also where a module of the user's has imported them by name."""
     if not _made:
         _made.extend((owner, attribute, full, None, None) for owner, attribute, full, _ in watched())
     for place, (owner, attribute, full, function, made) in enumerate(_made):
@@ -37,6 +38,11 @@ def watch_functions(recorder: Recorder, patches: Patches) -> None:
             made.msprobe_recorder = recorder
             _made[place] = (owner, attribute, full, there, made)
         patches.add(owner, attribute, made)
+    by_function = {
+        id(function): made for owner, _, _, function, made in reversed(_made) if made is not None and not isinstance(owner, type)
+    }
+    for module, name, made in imported_names(by_function):
+        patches.add(module, name, made)
 
 
 def _in_place_of(recorder: Recorder, full: str, function: Callable[..., Any]) -> Any:

@@ -12,7 +12,7 @@ from msprobe.mindspore.msadapter import module_class, named_modules
 
 _OF_TRAINING = ("optimizer", "grad_reducer")
 """Cells of nn.TrainOneStepCell that are no part of the model."""
-_RECOMPUTED = "_recompute_cell"
+RECOMPUTED = "_recompute_cell"
 """What `Cell.recompute` puts into a cell around itself."""
 
 
@@ -49,7 +49,7 @@ def named_cells(model: object) -> Iterator[tuple[str, Any]]:
         first = "Cell" if isinstance(root, nn.Cell) else "Module"
         for path, cell in root.cells_and_names() if first == "Cell" else named_modules(root):
             parts = path.split(".")
-            if id(cell) in seen or isinstance(cell, nn.Optimizer) or parts[0] in skipped or _RECOMPUTED in parts:
+            if id(cell) in seen or isinstance(cell, nn.Optimizer) or parts[0] in skipped or RECOMPUTED in parts:
                 continue
             seen.add(id(cell))
             yield f"{first}.{prefix}{path}.{type(cell).__name__}", cell

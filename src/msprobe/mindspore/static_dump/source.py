@@ -1,0 +1,475 @@
+"""Follows the source text of one `construct`: how often it calls which cells, and how often each of its values is used.
+
+Every path through the text is followed by itself; a test that the cell's attributes answer has one outcome. What cannot be followed raises
+`Unreadable`, or is taken for the worse: more calls, more uses.
+"""
+
+# mypy: disable-error-code="import-not-found"
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import textwrap
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from mindspore import Parameter, Tensor, nn
+from mindspore.ops.primitive import Primitive
+
+from msprobe.contain import let_through
+
+MANY = 3
+"""As many terms make a sum whose bits depend on its order."""
+_MOST_PATHS = 128
+_MOST_TURNS = 512
+_DEEPEST = 6
+_SILENT = frozenset(
+    ("shape", "rank", "size", "len", "isinstance", "print", "type", "range", "dtype", "stop_gradient", "zeros_like", "ones_like", "Shape",
+     "Rank", "DType", "Size", "TensorShape", "DynamicShape", "ndim", "itemsize", "nbytes", "strides", "name")
+)  # fmt: skip
+"""Functions, primitives and attributes through which no gradient goes."""
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+
+
+class Unreadable(Exception):
+    """Source text that is not there, or does what is not followed here."""
+
+
+class Use(NamedTuple):
+    """A value goes into something.
+
+    Attributes:
+        cell: None for a function.
+        place: position or keyword of the argument.
+        terms: how often the gradient is contributed to.
+        alone: the cell is given nothing else.
+    """
+
+    cell: Any
+    place: Any
+    terms: int
+    alone: bool
+
+
+class Value:
+    """A tensor, or whatever else is not known before the graph runs; `after`: the calls that it comes from."""
+
+    __slots__ = ("after", "uses")
+
+    def __init__(self, after: frozenset[int] = frozenset()) -> None:
+        self.uses: list[Use] = []
+        self.after = after
+
+    @property
+    def terms(self) -> int:
+        """How often its gradient is contributed to."""
+        return sum(use.terms for use in self.uses)
+
+
+class Known:
+    """What is known when MindSpore compiles: a cell, a primitive, a number."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Path(NamedTuple):
+    """One path through the text.
+
+    Attributes:
+        arguments: the values of the arguments, by position (and those with a name by it, too).
+        values: all of them.
+        calls: cell, number of the call, calls that its one argument comes from (None: it has several).
+        uncertain: ids of the cells in loops of unknown length.
+        result: what is returned.
+    """
+
+    arguments: dict[Any, Value]
+    values: list[Value]
+    calls: list[tuple[Any, int, frozenset[int] | None]]
+    uncertain: set[int]
+    result: Any
+
+
+def paths(cell: Any, terms: Callable[[Any, Any], int]) -> list[Path]:
+    """All paths through a cell's construct.
+
+    Args:
+        cell: whose attributes are looked at.
+        terms: of a cell and an argument's place: how often its gradient is contributed to from inside.
+
+    Raises:
+        Unreadable: it cannot be said.
+    """
+    found: list[Path] = []
+    choices: list[int] = []
+    while True:
+        reader = _Reader(cell, terms, choices)
+        found.append(reader.read())
+        while choices and choices[-1] == 1:
+            choices.pop()
+        if not choices:
+            return found
+        if len(found) > _MOST_PATHS:
+            raise Unreadable("too many paths")
+        choices[-1] = 1
+
+
+class _Return(Exception):
+    pass
+
+
+class _Reader:
+    """Walks along one path."""
+
+    def __init__(self, cell: Any, terms: Callable[[Any, Any], int], choices: list[int]) -> None:
+        self._cell = cell
+        self._terms = terms
+        self._choices = choices
+        self._at = self._turns = self._depth = 0
+        self._values: list[Value] = []
+        self._calls: list[tuple[Any, int, frozenset[int] | None]] = []
+        self._uncertain: set[int] = set()
+        self._function: Any = None
+        self._names: dict[str, Any] = {}
+
+    def read(self) -> Path:
+        function = getattr(type(self._cell).construct, "__wrapped__", type(self._cell).construct)
+        given: dict[Any, Value] = {}
+        code = function.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        items: dict[str, Any] = {}
+        for position, name in enumerate(names):
+            items[name] = given[name] = self._value()
+            if position < code.co_argcount - 1:
+                given[position] = given[name]
+        result = self._run(function, {code.co_varnames[0]: Known(self._cell), **items})
+        return Path(given, self._values, self._calls, self._uncertain, result)
+
+    def _value(self, *sources: Any) -> Value:
+        value = Value(frozenset().union(*(one.after for source in sources for one in _values(source))))
+        self._values.append(value)
+        return value
+
+    def _choose(self) -> bool:
+        if self._at == len(self._choices):
+            self._choices.append(0)
+        self._at += 1
+        return self._choices[self._at - 1] == 0
+
+    def _run(self, function: Any, names: dict[str, Any]) -> Any:
+        if self._depth == _DEEPEST:
+            raise Unreadable("too deep")
+        self._depth += 1
+        outer = self._function, self._names
+        self._function, self._names = function, names
+        arguments = _text(function).args
+        if arguments.vararg is not None:
+            names.setdefault(arguments.vararg.arg, ())
+        if arguments.kwarg is not None:
+            raise Unreadable("**")
+        try:
+            self._block(_text(function).body)
+            result: Any = Known(None)
+        except _Return as done:
+            result = done.args[0]
+        self._function, self._names = outer
+        self._depth -= 1
+        return result
+
+    def _block(self, statements: Iterable[ast.stmt]) -> None:
+        for statement in statements:
+            self._turns += 1
+            if self._turns > _MOST_TURNS:
+                raise Unreadable("too long")
+            match statement:
+                case ast.Return():
+                    raise _Return(self._item(statement.value) if statement.value is not None else Known(None))
+                case ast.Assign():
+                    item = self._item(statement.value)
+                    for target in statement.targets:
+                        self._bind(target, item)
+                case ast.AnnAssign():
+                    if statement.value is not None:
+                        self._bind(statement.target, self._item(statement.value))
+                case ast.AugAssign():
+                    self._bind(statement.target, self._arithmetic(statement.op, self._item(statement.target), self._item(statement.value)))
+                case ast.Expr():
+                    self._item(statement.value)
+                case ast.If():
+                    self._block(statement.body if self._test(statement.test) else statement.orelse)
+                case ast.For():
+                    self._for(statement)
+                case ast.While():
+                    self._while(statement)
+                case ast.Pass() | ast.Assert() | ast.Break() | ast.Continue():
+                    pass
+                case ast.Raise():
+                    raise _Return(Known(None))
+                case _:
+                    raise Unreadable(type(statement).__name__)
+
+    def _while(self, statement: ast.While) -> None:
+        for _ in range(_MOST_TURNS):
+            test = self._item(statement.test)
+            if not isinstance(test, Known):
+                self._twice(statement.body)
+                return
+            if not test.value:
+                return
+            self._block(statement.body)
+        raise Unreadable("too long")
+
+    def _for(self, statement: ast.For) -> None:
+        over = self._item(statement.iter)
+        items = _items(over)
+        if items is None:
+            self._bind(statement.target, self._used(over))
+            self._twice(statement.body)
+            return
+        for item in items:
+            self._bind(statement.target, item)
+            self._block(statement.body)
+
+    def _twice(self, body: list[ast.stmt]) -> None:
+        """A loop of unknown length: two turns show what is used by the next one."""
+        first = len(self._calls)
+        self._block(body)
+        self._block(body)
+        self._uncertain |= {id(cell) for cell, _, _ in self._calls[first:]}
+
+    def _bind(self, target: ast.expr, item: Any) -> None:
+        match target:
+            case ast.Name():
+                self._names[target.id] = item
+            case ast.Tuple() | ast.List():
+                items = _items(item)
+                if items is None or len(items) != len(target.elts):
+                    items = [self._value(item) for _ in target.elts]
+                    self._consume(item, None, None, 1, True)
+                for one, part in zip(target.elts, items, strict=True):
+                    self._bind(one, part)
+            case ast.Subscript():
+                self._consume(item, None, None, MANY, False)
+                self._consume(self._item(target.value), None, None, MANY, False)
+            case _:
+                raise Unreadable("an attribute is set")
+
+    def _test(self, test: ast.expr) -> bool:
+        item = self._item(test)
+        return bool(item.value) if isinstance(item, Known) and isinstance(item.value, bool | int | str | None) else self._choose()
+
+    def _consume(self, item: Any, cell: Any, place: Any, terms: int, alone: bool) -> None:
+        for value in _values(item):
+            value.uses.append(Use(cell, place, terms, alone))
+
+    def _used(self, *items: Any) -> Value:
+        """A new value, made of others by something that contributes once to the gradient of each."""
+        for item in items:
+            self._consume(item, None, None, 1, False)
+        return self._value(*items)
+
+    def _arithmetic(self, kind: ast.operator, left: Any, right: Any) -> Any:
+        sign = _ARITHMETIC.get(type(kind))
+        if sign is not None and isinstance(left, Known) and isinstance(right, Known) and type(left.value) is type(right.value) is int:
+            return Known(sign(left.value, right.value))
+        return self._used(left, right)
+
+    def _item(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant():
+                return Known(node.value)
+            case ast.Name():
+                return self._name(node.id)
+            case ast.Attribute():
+                return self._attribute(self._item(node.value), node.attr)
+            case ast.Tuple() | ast.List():
+                if any(isinstance(one, ast.Starred) for one in node.elts):
+                    raise Unreadable("*")
+                return tuple(self._item(one) for one in node.elts)
+            case ast.Dict():
+                return tuple(self._item(one) for one in node.values)
+            case ast.Call():
+                return self._call(node)
+            case ast.Subscript():
+                return self._subscript(self._item(node.value), self._item(node.slice))
+            case ast.Slice():
+                return Known(None)
+            case ast.BoolOp() | ast.Compare():
+                for one in ast.iter_child_nodes(node):
+                    if isinstance(one, ast.expr):
+                        self._item(one)
+                return _worked_out(node, self._names) or self._value()
+            case ast.UnaryOp():
+                item = self._item(node.operand)
+                if isinstance(node.op, ast.Not):
+                    return Known(not item.value) if isinstance(item, Known) else self._value()
+                return self._used(item)
+            case ast.BinOp():
+                return self._arithmetic(node.op, self._item(node.left), self._item(node.right))
+            case ast.IfExp():
+                return self._item(node.body if self._test(node.test) else node.orelse)
+            case ast.JoinedStr():
+                return Known("")
+        raise Unreadable(type(node).__name__)
+
+    def _name(self, name: str) -> Any:
+        if name in self._names:
+            return self._names[name]
+        function = self._function
+        for free, held in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if free == name:
+                return Known(held.cell_contents)
+        if name in function.__globals__:
+            return Known(function.__globals__[name])
+        builtins = function.__builtins__
+        if name in builtins:
+            return Known(builtins[name])
+        raise Unreadable(name)
+
+    def _attribute(self, item: Any, name: str) -> Any:
+        if not isinstance(item, Known):
+            return Known(None) if name in _SILENT else self._used(item)
+        value = getattr(item.value, name)
+        return self._value() if isinstance(value, Tensor | Parameter) else Known(value)
+
+    def _subscript(self, item: Any, index: Any) -> Any:
+        items = _items(item)
+        if items is not None and isinstance(index, Known) and type(index.value) is int:
+            return items[index.value]
+        if items is not None and any(isinstance(one, Known) and isinstance(one.value, nn.Cell) for one in items):
+            raise Unreadable("which cell?")
+        return self._used(item) if not isinstance(item, Known) else self._value()
+
+    def _call(self, node: ast.Call) -> Any:
+        function = self._item(node.func)
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
+            raise Unreadable("*")
+        given: list[tuple[Any, Any]] = [(place, self._item(one)) for place, one in enumerate(node.args)]
+        given += [(one.arg, self._item(one.value)) for one in node.keywords]
+        if isinstance(function, Known):
+            return self._call_known(function.value, given)
+        if isinstance(function, tuple):
+            raise Unreadable("a call of several")
+        return self._of_function(given, MANY)  # a method of a tensor, after the use that _attribute has noted
+
+    def _call_known(self, function: Any, given: list[tuple[Any, Any]]) -> Any:
+        if isinstance(function, nn.Cell):
+            return self._of_cell(function, given)
+        if getattr(function, "__name__", type(function).__name__) in _SILENT:
+            found = _plain(function, [item for _, item in given])
+            return found if found is not None else self._value()
+        if isinstance(function, Primitive):
+            return Known(None) if type(function).__name__ in _SILENT else self._of_function(given, 1)
+        inner = getattr(function, "__func__", function)
+        owner = getattr(function, "__self__", None)
+        if isinstance(inner, types.FunctionType) and (owner is self._cell or not inner.__module__.startswith("mindspore")):
+            code = inner.__code__
+            names: dict[str, Any] = {} if owner is None else {code.co_varnames[0]: Known(owner)}
+            after = code.co_varnames[len(names) : code.co_argcount]
+            names.update((place if isinstance(place, str) else after[place], item) for place, item in given)
+            for name, parameter in inspect.signature(inner).parameters.items():
+                if name not in names and parameter.default is not parameter.empty:
+                    names[name] = Known(parameter.default)
+            return self._run(inner, names)
+        if function in (enumerate, zip, list, tuple, reversed):
+            found = _plain(function, [item for _, item in given])
+            if found is not None:
+                return found
+        return self._of_function(given, MANY)
+
+    def _of_function(self, given: list[tuple[Any, Any]], terms: int) -> Value:
+        for place, item in given:
+            if any(isinstance(one, Known) and isinstance(one.value, nn.Cell) for one in (item if isinstance(item, tuple) else (item,))):
+                raise Unreadable("a cell is handed on")
+            self._consume(item, None, place, terms, False)
+        return self._value(*(item for _, item in given))
+
+    def _of_cell(self, cell: Any, given: list[tuple[Any, Any]]) -> Value:
+        tensors = [(place, item) for place, item in given if _values(item)]
+        alone = len(tensors) == 1 and isinstance(tensors[0][1], Value)
+        for place, item in tensors:
+            terms = self._terms(cell, place) if isinstance(item, Value) else MANY
+            self._consume(item, cell, place, terms, alone)
+        number = len(self._calls)
+        self._calls.append((cell, number, tensors[0][1].after if alone else None))
+        result = self._value(*(item for _, item in given))
+        result.after |= {number}
+        return result
+
+
+_texts: dict[Any, ast.FunctionDef] = {}
+
+
+def _text(function: Any) -> ast.FunctionDef:
+    code = function.__code__
+    if code not in _texts:
+        try:
+            (text,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        except (OSError, SyntaxError, ValueError, TypeError) as error:
+            raise Unreadable(repr(error)) from None
+        if not isinstance(text, ast.FunctionDef):
+            raise Unreadable("no function")
+        _texts[code] = text
+    return _texts[code]
+
+
+def _values(item: Any) -> list[Value]:
+    """The values in an item."""
+    if isinstance(item, Value):
+        return [item]
+    return [value for one in item for value in _values(one)] if isinstance(item, tuple) else []
+
+
+def _items(item: Any) -> list[Any] | None:
+    """What is iterated over, where that is known."""
+    if isinstance(item, Known):
+        value = item.value
+        if isinstance(value, list | tuple | range | nn.CellList | nn.SequentialCell) and len(value) <= _MOST_TURNS:
+            return [one if isinstance(one, Known | Value) else Known(one) for one in value]
+        return None
+    return list(item) if isinstance(item, tuple) else None
+
+
+def _plain(function: Any, items: list[Any]) -> Any:
+    """What len, range, enumerate and so on give of what is known."""
+    if function is len:
+        inside = _items(items[0])
+        return Known(len(inside)) if inside is not None else None
+    if function in (enumerate, zip, reversed, list, tuple):
+        lists = [_items(item) for item in items]
+        if any(one is None for one in lists):
+            return None
+        if function is enumerate:
+            return tuple((Known(number), one) for number, one in enumerate(lists[0] or ()))
+        return tuple(zip(*lists, strict=False)) if function is zip else tuple(function(lists[0] or ()))
+    if all(isinstance(item, Known) for item in items):
+        try:
+            return Known(function(*(item.value for item in items)))
+        except Exception as error:
+            let_through(error)
+    return None
+
+
+def _worked_out(node: ast.expr, names: dict[str, Any]) -> Known | None:
+    """A comparison of attributes of the cell with constants."""
+    known = {name: item.value for name, item in names.items() if isinstance(item, Known)}
+    if any((isinstance(one, ast.Name) and one.id not in known) or isinstance(one, ast.Call) for one in ast.walk(node)):
+        return None
+    try:
+        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, known)  # names, attributes, constants; no calls
+    except Exception as error:
+        let_through(error)
+        return None
+    return Known(value) if isinstance(value, bool | int | None) else None
+
+
+def counted(path: Path) -> Counter[int]:
+    """How often each cell is called."""
+    return Counter(id(cell) for cell, _, _ in path.calls)

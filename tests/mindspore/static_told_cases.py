@@ -1,0 +1,78 @@
+"""What graph mode does not have, or does otherwise, is told at start(); run by test_static_told.py in MindSpore's interpreter."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from msprobe.mindspore import PrecisionDebugger
+from msprobe.mindspore.static_dump import wrapping
+
+ms.set_context(mode=ms.GRAPH_MODE)
+ms.set_device("CPU")
+x = Tensor(np.ones((2, 3), np.float32))
+answer = {}
+told = []
+
+
+class Keep(logging.Handler):
+    def emit(self, record):
+        if record.levelno >= logging.WARNING:
+            told.append(record.getMessage())
+
+
+logging.getLogger("msprobe").addHandler(Keep())
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Dense(3, 4), nn.Dense(4, 2)
+
+    def construct(self, x):
+        return self.out(self.first(x))
+
+
+def run(name, **settings):
+    PrecisionDebugger._instance = PrecisionDebugger._session = None
+    told.clear()
+    Path(f"{name}.json").write_text(json.dumps({"task": "statistics", "dump_path": name, "level": "L0", **settings}), encoding="utf-8")
+    debugger = PrecisionDebugger(f"{name}.json")
+    ms.set_seed(0)
+    net = Net()
+    bits = []
+    for _ in range(2):
+        debugger.start(net)
+        bits.append(net(x).asnumpy().tobytes().hex())
+        debugger.stop()
+        debugger.step()
+    data = [json.loads(path.read_text(encoding="utf-8"))["data"] for path in sorted(Path(name).rglob("dump.json"))]
+    files = sorted(path.name for path in Path(name).glob("step0/**/*.npy"))
+    constructs = ["construct" in vars(cell) for _, cell in net.cells_and_names()]
+    answer[name] = {"told": list(told), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
+
+
+for level in ("L1", "mix"):
+    run(level, level=level)
+run("structure", task="structure")
+run("rank", rank=[0])
+run("device", statistics={"device": "device"})
+run("md5", statistics={"summary_mode": "md5"})
+run("some", statistics={"summary_mode": ["max", "l2norm"], "data_mode": ["forward"]})
+run("tensor_list", statistics={"tensor_list": ["first"], "data_mode": ["forward"]})
+
+
+def broken(base, path, value, number):
+    return value.there_is_no_such_method(number)
+
+
+give, wrapping.give = wrapping.give, broken
+run("broken")
+wrapping.give = give
+Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
