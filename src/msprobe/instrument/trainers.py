@@ -43,7 +43,7 @@ def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
         ):
             found.append(Trainer(kind, above, name))
         else:
-            note = "the trainer has no name here: write `trainer = ...` in a line of its own first"
+            note = "the trainer has no name here: write `trainer = ...` in a line of its own first, or record the script with msprobe run"
             found.append(Trainer(kind, call, None, (note,)))
     return found
 
