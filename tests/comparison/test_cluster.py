@@ -121,6 +121,19 @@ def test_without_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         compare("s3://bucket/run", "s3://bucket/run", tmp_path / "out")
 
 
+@pytest.mark.parametrize(("protocol", "package"), [("s3", "s3fs"), ("other", "driver"), ("unknown", "")])
+def test_a_protocol_whose_package_is_not_installed(protocol: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(url: str) -> None:
+        raise ImportError("Install it\nto access it", name=package or None)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(UsageError) as caught:
+        compare(f"{protocol}://bucket/run", f"{protocol}://bucket/run", tmp_path / "out")
+    said = f"pip install {package}" if package else "a package besides fsspec for unknown://, which is not installed; fsspec says: "
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_on_a_cluster(tmp_path: Path, memory: Any, scheduler: str) -> None:
     target, golden = roots(tmp_path)
     (target / "step1" / "rank1" / "dump.json").write_text("{")

@@ -10,7 +10,7 @@ from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe
 from msprobe.comparison.options import Options
 
-from .dumps import api, tensor, write_dump
+from .dumps import api, module, tensor, write_dump
 
 
 def test_a_call_without_partner_in_an_earlier_step_is_told_before_a_value_of_a_later_one(tmp_path: Path) -> None:
@@ -65,3 +65,20 @@ def test_what_follows_a_call_without_partner_in_the_same_dump(tmp_path: Path) ->
     text = "\n".join(line.text for line in describe(outcome))
     assert "First difference of step0 rank0: the call Functional.rms_norm.0.forward is in the target only" in text
     assert "\nNext difference: the sequence of calls: Tensor.__add__.0.forward is in Module.b.B.forward.0" in text
+
+
+def test_of_two_ranks_with_other_gradients_the_one_that_makes_another_call_is_named(tmp_path: Path) -> None:
+    """The extra call changes nothing that counts where it stands, and the reduced gradients differ on every rank."""
+    outer = "Module.m.M.forward.0"
+    for rank in (0, 1):
+        for side, gradient in (("t", 3.0), ("g", 2.0)):
+            data = {outer: module([tensor(1.0)], [tensor(4.0)]), "Module.m.M.parameters_grad.0": {"weight": [tensor(gradient)]}}
+            construct: dict[str, str | None] = {outer: None}
+            if side == "t" and rank == 1:
+                data = {"Torch.mul.0.forward": api([tensor(4.0)], [tensor(4.0)]), **data}
+                construct["Torch.mul.0.forward"] = outer
+            write_dump(tmp_path / side / "step0" / f"rank{rank}", data, construct=construct)
+    outcome = compare(tmp_path / "t", tmp_path / "g", tmp_path / "o")
+    text = [line.text for line in describe(outcome)]
+    assert "rank 1)" in text[0]
+    assert any(line.startswith("  First difference of step0 rank0: ") for line in text)

@@ -145,7 +145,7 @@ def test_later_calls_that_have_nothing_to_do_with_it(tmp_path: Path) -> None:
     other = {f"Torch.other.{n}.forward": api([tensor(5.0)], [tensor(6.0)]) for n in range(2)}
     found = traced(tmp_path, {**chain([0.01, 0.02]), **other}, {**chain([0.0, 0.0]), **other})
     assert (found.growth.gone_after, found.growth.absorbed_by) == ("Torch.op.1.forward", "")
-    assert list(sentences(found))[-1] == "nothing differs after Torch.op.1.forward (2 later calls agree)"
+    assert list(sentences(found))[-1] == "no difference is recorded after Torch.op.1.forward (2 later calls agree)"
 
 
 def test_nan_on_one_side(tmp_path: Path) -> None:
@@ -186,3 +186,46 @@ def test_a_circle_in_construct_json_ends(tmp_path: Path) -> None:
         write_dump(tmp_path / side, chain([size]), construct=circle)
     found = trace(examine(DumpPair(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", None, "")))
     assert found is not None and found.parents == ("Module.a.A.forward.0",)
+
+
+@pytest.mark.parametrize("name", ["Torch._fused_adamw_.0.forward", "Tensor.add_.0.forward", "Tensor.__iadd__.0.forward"])
+def test_what_goes_into_a_call_that_acts_on_its_inputs_has_not_died_out(name: str, tmp_path: Path) -> None:
+    def dump(size: float) -> Json:
+        return {**chain([size]), name: api([tensor(1.0 + size)], [tensor(1.0)]), "Torch.last.0.forward": api([tensor(5.0)], [tensor(6.0)])}
+
+    found = traced(tmp_path, dump(0.3), dump(0.0))
+    assert found.growth.absorbed_by == ""
+    assert list(sentences(found))[-1] == "no difference is recorded after it (2 later calls agree)"
+
+
+def test_what_goes_into_an_optimizer_has_not_died_out(tmp_path: Path) -> None:
+    names = ("Torch.op.0.forward", "Torch.lerp.0.forward")
+    for side, value in (("t", 1.5), ("g", 1.0)):
+        data = {names[0]: api([tensor(2.0)], [tensor(value)]), names[1]: api([tensor(value)], [tensor(3.0)])}
+        write_dump(tmp_path / side, data, construct={names[0]: None, names[1]: "optimizer", "optimizer": None})
+    found = trace(examine(DumpPair(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", None, "")))
+    assert found is not None and found.growth.absorbed_by == ""
+
+
+def test_a_call_that_gives_no_tensor_absorbs_nothing(tmp_path: Path) -> None:
+    def dump(size: float) -> Json:
+        number = {"type": "int", "value": 2}
+        return {**chain([size]), "Tensor.size.0.forward": api([tensor(1.0 + size)], [number])}
+
+    assert traced(tmp_path, dump(0.3), dump(0.0)).growth.absorbed_by == ""
+
+
+def test_nothing_has_died_out_when_a_later_step_differs(tmp_path: Path) -> None:
+    found = traced(tmp_path, chain([0.3, 0.0]), chain([0.0, 0.0]))
+    assert any(text.startswith("it dies out in") for text in sentences(found))
+    assert [text for text in sentences(found, differs_later=True) if not text.startswith("used by")] == []
+
+
+def test_a_number_given_as_argument_is_not_compared_with_a_loss(tmp_path: Path) -> None:
+    def dump(eps: float, loss: float) -> Json:
+        norm = api([tensor(2.0), {"type": "float", "value": eps}], [tensor(1.0 + eps)])
+        return {"Functional.layer_norm.0.forward": norm, "Functional.cross_entropy.0.forward": api([tensor(1.0 + eps)], [tensor(loss)])}
+
+    found = traced(tmp_path, dump(0.5, 1.0003), dump(0.00001, 1.0))
+    assert found.growth.start is None
+    assert not any("grow" in text for text in sentences(found))

@@ -25,7 +25,8 @@ from .net import Net
         ({"data": 3.0}, "The data differs: `input.0` of the first call, `linear` in `blocks.0.fc` (forward, step 3): model.py:100"),
         (
             {"gradient_gain": 3.0},
-            "Everything before it equal, the gradient of `weight` in `blocks.0.fc` differs (gradients, step 3): model.py:101",
+            "Everything before it equal, the gradient of `weight` in `blocks.0.fc` differs; it may hold an earlier step's gradient "
+            "(zero_grad) (gradients, step 3): model.py:101",
         ),
         (
             {"fc_backward_gain": 3.0},

@@ -11,6 +11,7 @@ The stages, each in a file of its own, hand plain immutable values to each other
     unread      values that neither side recorded are not compared
     calls       measured rows         -> what they say about the call
     first_difference                  -> where the two runs part
+    beginnings                        -> runs that look unseeded, or compute in another dtype
     judge       measured rows         -> pass, warning, error, unmatched, not compared (thresholds: every number)
     stacks, locations                 -> lines of code
     communication, meetings, ranks    -> which rank made a difference, and which only received it

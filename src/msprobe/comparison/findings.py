@@ -108,6 +108,8 @@ class Findings:
             same up to rounding (another implementation of attention), or it was run again by the backward pass.
         unmatched_in: what is around it: the outermost module that this side alone has, else the module around it, else "".
         unmatched_whole: `unmatched_in` is on this side only.
+        unseeded: the first data and weights of the two runs differ before anything was computed.
+        dtype_change: the first call with another dtype on each side, where that is a difference; None when there is none.
     """
 
     exact: bool
@@ -119,6 +121,8 @@ class Findings:
     unmatched_is_harmless: bool = False
     unmatched_in: str = ""
     unmatched_whole: bool = False
+    unseeded: bool = False
+    dtype_change: MeasuredCall | None = None
 
     @property
     def leading(self) -> FirstDifference | None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from msprobe.comparison import gradient_slots, report_csv
 from msprobe.comparison.alignment.notes import nested_otherwise
+from msprobe.comparison.beginnings import advice as advice_to_seed
+from msprobe.comparison.beginnings import with_beginnings
 from msprobe.comparison.beside import parents_of, stacks_of
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order
 from msprobe.comparison.communication import trail_of
@@ -144,6 +146,9 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
     findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
+    findings = with_beginnings(findings, measured, pair.step, options.accept_dtype)
+    if findings.unseeded:
+        notes.append(advice_to_seed(pair.target, pair.golden))
     verdicts = judge(measured, mode, _starts(findings), options.accept_dtype, two_frameworks)
     quiet = findings.first is None and findings.unmatched is None
     return Compared(

@@ -43,13 +43,21 @@ def search_step(outcome: Outcome, step: int | None) -> RankSearch:
 def by_blame(reports: Sequence[PairReport], search: RankSearch) -> list[PairReport]:
     """Reports of one step: first those whose difference came from no other rank, the earliest in the order of communication first."""
 
-    def key(report: PairReport) -> tuple[bool, bool, int, int]:
+    def key(report: PairReport) -> tuple[bool, bool, int, int, bool]:
         rank = report.trail.rank
+        # Of ranks that are equal otherwise, one that makes other calls than its golden run departed from it by itself.
+        makes_the_same = report.other_calls or report.findings.unmatched is None
         if rank is None:
-            return False, False, 0, _blame(report)
+            return False, False, 0, _blame(report), makes_the_same
         blame = _blame(report)
         # What came out of a communication with a rank that was not compared explains less than a call that computes something else.
-        return rank in search.received, blame == _COMMUNICATES and rank not in search.alike, search.layer.get(rank, 0), blame
+        return (
+            rank in search.received,
+            blame == _COMMUNICATES and rank not in search.alike,
+            search.layer.get(rank, 0),
+            blame,
+            makes_the_same,
+        )
 
     return sorted(reports, key=key)
 

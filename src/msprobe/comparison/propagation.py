@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from msprobe.comparison.calls import MeasuredCall, execution_order
+from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, overwritten_input
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
@@ -17,6 +17,7 @@ from msprobe.format.names import ModuleName, parse
 _KEPT = 5
 _SHOWN = 3
 _GROWN = 10.0
+_IN_PLACE = ("_foreach_", "_fused_", "_amp_foreach_", "__i", "__setitem__")
 
 
 class At(NamedTuple):
@@ -39,7 +40,8 @@ class Growth:
         nonfinite: the first call at which NaN or an infinity stands on one side only.
         gone_after: the last call that differs, when calls after it were compared and agree; "" when the difference lasts to the end.
         agreeing: how many those are.
-        absorbed_by: the first of them that takes in values that differ; "" when none does, so that nothing is known to have been absorbed.
+        absorbed_by: the first of them that takes in tensors that differ and gives tensors that agree; "" when none does, so that nothing is
+            known to have been absorbed, and where the difference went into a call whose effect was not recorded as its output.
     """
 
     call: str
@@ -99,7 +101,7 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
         parents,
         tuple(consumers[:_KEPT]),
         len(consumers),
-        _growth(difference, calls[position:], bound, sized=compared.mode != "md5"),
+        _growth(difference, calls[position:], bound, compared.parents, sized=compared.mode != "md5"),
     )
 
 
@@ -140,22 +142,28 @@ def _identity(row: Row) -> Hashable | None:
     return row.dtype, row.value, row.statistics
 
 
-def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: Agreement, sized: bool) -> Growth:
-    start = max((row.measure.size for row in difference.rows if row.measure is not None), default=0.0)
+def _growth(
+    difference: FirstDifference, calls: Sequence[MeasuredCall], bound: Agreement, parents: Mapping[str, str | None], sized: bool
+) -> Growth:
+    # A number given as an argument is not of one kind with the values that follow from it.
+    start = max((row.measure.size for row in difference.rows if row.measure is not None and _of_tensors(row)), default=0.0)
     begins = start if sized and difference.of_values and 0.0 < start < math.inf else None
     tenfold = largest = last = None
     nonfinite, gone_after, agreeing, absorbed_by = "", difference.call.name, 0, ""
-    one_pass = True
+    one_pass, hidden = True, False
     for index, call in enumerate(calls):
         one_pass = one_pass and _is_backward(call) == _is_backward(difference.call)
         if not call.matched:
             continue
+        takes_in = index > 0 and any(_of_tensors(row) and _differs(row, "input", bound) for row in call.rows)
+        elsewhere = takes_in and _acts_elsewhere(call, parents)
+        hidden = hidden or elsewhere or (takes_in and call.outputs is Agreement.UNKNOWN)
         if call.outputs is not Agreement.UNKNOWN:
             if call.outputs >= bound:
                 gone_after, agreeing, absorbed_by = call.name, 0, ""
             elif index:
                 agreeing += 1
-                if call.inputs >= bound:
+                if takes_in and not elsewhere and _gives_tensors(call):
                     absorbed_by = absorbed_by or call.name
         size = _size(call) if sized else None
         if size is None:
@@ -169,7 +177,38 @@ def _growth(difference: FirstDifference, calls: Sequence[MeasuredCall], bound: A
             largest = here
         if tenfold is None and begins is not None and size >= _GROWN * begins:
             tenfold = here
-    return Growth(difference.call.name, begins, tenfold, largest, last, nonfinite, gone_after if agreeing else "", agreeing, absorbed_by)
+    gone = gone_after if agreeing else ""
+    return Growth(difference.call.name, begins, tenfold, largest, last, nonfinite, gone, agreeing, "" if hidden else absorbed_by)
+
+
+def _of_tensors(row: Measured) -> bool:
+    ours, theirs = row.pair
+    return ours is not None and theirs is not None and ours.kind == theirs.kind == "tensor"
+
+
+def _differs(row: Measured, role: str, bound: Agreement) -> bool:
+    return row.pair.target is not None and row.pair.target.role == role and row.measure is not None and row.measure.agreement >= bound
+
+
+def _acts_elsewhere(call: MeasuredCall, parents: Mapping[str, str | None]) -> bool:
+    """Whether what a call does may lie outside of its recorded output: it writes into its inputs, or belongs to an optimizer."""
+    api = call.parts.api or ""
+    is_dunder = api.startswith("__") and api.endswith("__")
+    if (api.endswith("_") and not is_dunder) or api.startswith(_IN_PLACE) or overwritten_input(call.parts) is not None:
+        return True
+    return "optimizer" in _ancestors(call.name, parents)
+
+
+def _gives_tensors(call: MeasuredCall) -> bool:
+    """Whether a tensor that it puts out was compared."""
+    return any(
+        _of_tensors(row)
+        and row.pair.target is not None
+        and row.pair.target.role in ("output", "parameters_grad")
+        and row.measure is not None
+        and row.measure.agreement is not Agreement.UNKNOWN
+        for row in call.rows
+    )
 
 
 def _is_backward(call: MeasuredCall) -> bool:
@@ -198,8 +237,13 @@ def _size(call: MeasuredCall) -> float | None:
     return max(sizes, default=None)
 
 
-def sentences(propagation: Propagation) -> Iterator[str]:
-    """In words, each a line; only what the headline and the names in it do not say already."""
+def sentences(propagation: Propagation, differs_later: bool = False) -> Iterator[str]:
+    """In words, each a line; only what the headline and the names in it do not say already.
+
+    Args:
+        propagation: of one step.
+        differs_later: a later step differs, too: then nothing has died out.
+    """
     around = list(_unlike(map(_path, propagation.parents)))
     if len(around) > 1:  # the nearest one stands in the headline
         yield f"inside {', in '.join(around)}"
@@ -207,7 +251,7 @@ def sentences(propagation: Propagation) -> Iterator[str]:
         shown = propagation.consumers[:_SHOWN]
         more = propagation.consumer_count - len(shown)
         yield f"used by {', '.join(shown)}{f' and {more} more' if more else ''}"
-    growth = "; ".join(_growth_words(propagation.growth))
+    growth = "; ".join(_growth_words(propagation.growth, differs_later))
     if growth:
         yield growth
 
@@ -227,7 +271,7 @@ def _unlike(paths: Iterable[str]) -> Iterator[str]:
         before = path
 
 
-def _growth_words(growth: Growth) -> Iterator[str]:
+def _growth_words(growth: Growth, differs_later: bool) -> Iterator[str]:
     here, largest, last = growth.start, growth.largest, growth.last
     sized = here is not None and largest is not None and last is not None and last.call != growth.call
     if sized and here is not None and largest is not None and last is not None:
@@ -240,11 +284,13 @@ def _growth_words(growth: Growth) -> Iterator[str]:
             yield f"{'it grows' if growth.tenfold is not None else 'it does not grow'}: {', '.join(steps)}"
     if growth.nonfinite:
         yield f"NaN or Inf on one side from {growth.nonfinite} on"
+    if differs_later:
+        return
     if growth.absorbed_by:
         yield f"it dies out in {growth.absorbed_by}, which takes in what differs and gives what agrees"
     elif growth.gone_after:
         calls = f"{growth.agreeing} later {'call agrees' if growth.agreeing == 1 else 'calls agree'}"
-        yield f"nothing differs after {'it' if growth.gone_after == growth.call else growth.gone_after} ({calls})"
+        yield f"no difference is recorded after {'it' if growth.gone_after == growth.call else growth.gone_after} ({calls})"
 
 
 def _is_gradient(name: str) -> bool:

@@ -21,6 +21,23 @@ from msprobe.format import layout
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
 _KEPT = frozenset({layout.DUMP, layout.DEBUG})
+_PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "az": "adlfs",
+    "oss": "ossfs",
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "hdfs": "pyarrow",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+    "smb": "smbprotocol",
+}
+"""Protocol -> what fsspec needs for it."""
 
 
 class UrlPath(PurePosixPath):
@@ -125,8 +142,18 @@ def _told(url: str) -> Iterator[Any]:
         yield fsspec.core.url_to_fs(url)[0]
     except UsageError:
         raise
+    except ImportError as error:
+        raise UsageError(_needs(url, error)) from None
     except Exception as error:  # every file system has errors of its own
         raise UsageError(f"{url} cannot be read: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+
+
+def _needs(url: str, error: ImportError) -> str:
+    """What fsspec lacks for a protocol: it knows the package by name, and says so in words of its own."""
+    protocol = url.partition(":")[0]
+    package = _PACKAGES.get(protocol) or error.name or ""
+    how = f": pip install {package}" if package else f"; fsspec says: {' '.join(str(error).split())}"
+    return f"{url} needs {package or 'a package'} besides fsspec for {protocol}://, which is not installed{how}"
 
 
 def _shown(text: str, roots: list[tuple[str, str]]) -> str:

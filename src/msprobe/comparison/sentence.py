@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msprobe.comparison.arguments import argument_name
+from msprobe.comparison.beginnings import dtypes_of
 from msprobe.comparison.calls import MeasuredCall
 from msprobe.comparison.conclusion import conclusion
 from msprobe.comparison.first_difference import Findings, FirstDifference
@@ -18,7 +19,13 @@ _EQUAL = {Agreement.SAME: "equal", Agreement.ROUNDING: "equal up to rounding", A
 def lead(outcome: Outcome) -> str:
     """The sentence for a whole comparison; "" when nothing differs beyond rounding."""
     ranks = guilty_first(outcome)
-    return sentence(ranks[0], with_rank=len(outcome.reports) > 1) if ranks else ""
+    if not ranks:
+        return ""
+    text = sentence(ranks[0], with_rank=len(outcome.reports) > 1)
+    changed = next((report for report in outcome.reports if report.findings.dtype_change is not None), None)
+    if changed is None or changed.pair.step is None or ranks[0].pair.step is None or changed.pair.step >= ranks[0].pair.step:
+        return text
+    return f"{_other_dtype(changed)}. Beyond rounding, later: {text[0].lower()}{text[1:]}"
 
 
 def opening(outcome: Outcome) -> str:
@@ -42,7 +49,12 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
         text, call, at, side = f"{_alone(found)} is in the {has_it} only", found.unmatched, report.unmatched, ""
     elif found.leading is not None:
         lines = report.location if found.leading is found.first else report.beyond
-        text, call, at, side = _text(found.leading), found.leading.call, lines.at, _side(found.leading, lines)
+        text, call, at, side = (
+            _text(found.leading, report.pair.step, found.unseeded and found.leading is found.first),
+            found.leading.call,
+            lines.at,
+            _side(found.leading, lines),
+        )
     else:
         return ""
     direction = call.parts.direction
@@ -53,6 +65,15 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
         where.append(f"rank {report.pair.label[4:]}")
     aside = f" ({', '.join(where)})" if where else ""
     return f"{text[0].upper()}{text[1:]}{aside}{_line(at, side)}"
+
+
+def _other_dtype(report: PairReport) -> str:
+    """Where a dtype changed, in a step of which no value differs beyond rounding."""
+    call = report.findings.dtype_change
+    assert call is not None
+    target, golden = dtypes_of(call)
+    aside = f" ({call.parts.direction}, step {report.pair.step})"
+    return f"The target computes in {target}, the golden run in {golden}, from `{place(call.parts)}` on{aside}"
 
 
 def _side(first: FirstDifference, location: Location) -> str:
@@ -82,7 +103,12 @@ def _alone(found: Findings) -> str:
     return _what(found.unmatched, found.unmatched_in or None)
 
 
-def _text(difference: FirstDifference) -> str:
+def _left_over(step: int | None) -> str:
+    """A gradient that alone differs, in a step that is not the first, is what zero_grad() would have removed, or lacks what came before."""
+    return "; it may hold an earlier step's gradient (zero_grad)" if step else ""
+
+
+def _text(difference: FirstDifference, step: int | None, unseeded: bool) -> str:
     what, kind = _what(difference.call, difference.module), difference.kind
     keys = _keys(difference)
     if difference.reordered and kind not in ("parameter", "gradient"):
@@ -101,7 +127,7 @@ def _text(difference: FirstDifference) -> str:
     if kind == "parameter":
         return f"{_inputs(difference)}, {'weights' if len(difference.rows) > 1 else 'weight'} {keys} of {what} {_verb(difference)}"
     if kind == "gradient":
-        return f"everything before it equal, the gradient of {keys} in {what} differs"
+        return f"everything before it equal, the gradient of {keys} in {what} differs{_left_over(step)}"
     if kind == "requires_grad":
         return f"requires_grad of {keys} of {what} differs"
     if backward and kind in ("first input", "input"):
@@ -109,6 +135,9 @@ def _text(difference: FirstDifference) -> str:
         return f"what comes into the backward pass of {what} differs, by code that follows it in the forward{until}"
     if kind == "first input" and difference.of_weights:
         return f"{'weights' if len(difference.rows) > 1 else 'weight'} {keys} of the first call, {what}, {_verb(difference)}"
+    if unseeded:
+        differ = f"data and weights of the two runs differ from the first call on ({keys} of {what})"
+        return f"{differ}: they look unseeded, or begin from other checkpoints"
     if kind == "first input":
         return f"the data {'differ' if len(difference.rows) > 1 else 'differs'}: {keys} of the first call, {what}"
     if kind == "sequence":

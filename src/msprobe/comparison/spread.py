@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msprobe.comparison.block import Line
 from msprobe.comparison.communication import PREFIX
-from msprobe.comparison.order import search_step
+from msprobe.comparison.order import later_than, search_step
 from msprobe.comparison.outcome import Outcome, PairReport
 from msprobe.comparison.previous_step import look_back
 from msprobe.comparison.propagation import sentences
@@ -26,7 +26,10 @@ def spread(report: PairReport, outcome: Outcome) -> Iterator[Line]:
         yield Line(f"  {_communication(rank, search)}")
     yield from (Line(f"  {text}") for text in look_back(outcome.reports, report, first))
     if report.propagation is not None:
-        yield from (Line(f"  {text}") for text in sentences(report.propagation))
+        differs_later = any(
+            other.findings.first is not None for other in later_than(outcome, report) if other.pair.label == report.pair.label
+        )
+        yield from (Line(f"  {text}") for text in sentences(report.propagation, differs_later))
     went = [str(other) for other in sorted(search.received) if rank is not None and other != rank and search.origin(other) == rank]
     if went:
         more = f" and {len(went) - _SHOWN} more" if len(went) > _SHOWN else ""

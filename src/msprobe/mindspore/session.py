@@ -126,7 +126,12 @@ class Session(BaseSession):
 
     def end_step(self) -> None:
         """Everything is on disk, and the next start() begins a new step."""
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._end_step()
+
+    def _end_step(self) -> None:
         step, self.step = self.step, None
         self.number += 1
         if os.getpid() == self.pid:
@@ -137,7 +142,10 @@ class Session(BaseSession):
         failure = wait_for_device()
         self.guard.close()
         self.guard.step = None
-        step.close(self.late.take())
+        try:
+            step.close(self.late.take())
+        finally:
+            step.writer.close()  # whatever went wrong: its files are complete
         self.tell_unmatched(step, ended=True)
         self.has_ended(step)
         if failure is not None:

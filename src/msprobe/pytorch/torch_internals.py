@@ -14,7 +14,6 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
-import torch.utils.checkpoint
 from torch.autograd import forward_ad
 from torch.autograd import graph as _graph
 from torch.nn.modules import module as _torch_module
@@ -189,39 +188,6 @@ def current_run_backward() -> Callable[..., Any]:
 def replace_run_backward(function: Callable[..., Any]) -> None:
     """Make `torch.autograd.backward` and `.grad` call `function` instead of the engine."""
     torch.autograd._engine_run_backward = function
-
-
-def checkpoints(frame: FrameType | None) -> tuple[list[Any], tuple[Any, Any] | None]:
-    """The checkpointed pieces of code that the caller of `frame` runs in, innermost first.
-
-    Gives those that run for the first time, up to the innermost one that is being recomputed, and that one: (piece, number of the
-    recomputation) or None. A piece is torch's `_CheckpointFrame` (use_reentrant=False), or the node of an autograd Function that runs code
-    in forward and once more in backward (use_reentrant=True, Megatron, DeepSpeed). Only frames of these kinds are looked into: a look into
-    a frame keeps its variables alive.
-    """
-    opened: list[Any] = []
-    while frame is not None:
-        code = frame.f_code
-        name = code.co_name
-        if name in ("forward", "backward"):
-            if code.co_argcount and code.co_varnames[0] == "ctx":
-                node = frame.f_locals.get("ctx")
-                if isinstance(node, PythonNode):
-                    if name == "backward":
-                        return opened, (node, graph_task())
-                    opened.append(node)
-        elif name in ("checkpoint", "unpack_hook") and code.co_filename == _CHECKPOINT_FILE:
-            known = frame.f_locals
-            if name == "unpack_hook":
-                return opened, (known["frame"], known["gid"]) if "frame" in known and "gid" in known else None
-            piece = getattr(getattr(known.get("gen"), "gi_frame", None), "f_locals", {}).get("new_frame")
-            if piece is not None:
-                opened.append(piece)
-        frame = frame.f_back
-    return opened, None
-
-
-_CHECKPOINT_FILE = torch.utils.checkpoint.__file__
 
 
 # --- modules --------------------------------------------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -15,6 +13,7 @@ from msprobe.writer import json_text
 from msprobe.writer.entry import CloseReport, Entry, Void
 from msprobe.writer.flusher import flusher
 from msprobe.writer.growing_file import GrowingFile
+from msprobe.writer.one_at_a_time import OneAtATime
 from msprobe.writer.stack_table import Frames, Stack, StackTable
 from msprobe.writer.step_files import StepFiles
 
@@ -29,7 +28,7 @@ _MAX_HELD = 1 << 20
 _MAX_WAITING = 256 << 20
 
 
-class StepWriter:
+class StepWriter(OneAtATime):
     """Writes the JSON of one step's directory so that it survives whatever ends the process, all but the last half second.
 
     `add`, `add_call`, `add_stack` and `error` only append to a list and may be called from any thread. Nothing here raises for what
@@ -61,6 +60,7 @@ class StepWriter:
                 the end of the step. Making them empty first costs more than all of a small step's text.
             document: what dump.json is called.
         """
+        super().__init__()
         given = os.fspath(directory)
         self.directory = os.path.abspath(given)
         self.meta: dict[str, Any] = {}
@@ -80,8 +80,6 @@ class StepWriter:
         self._problems: dict[str, int] = {}
         self._warned = False
         self._reason = "the directory was removed during the run"
-        self._lock = threading.RLock()
-        self._busy = False
         self._inert = False
         self._report: CloseReport | None = None
         tensor_directory = os.path.join(shown_as or given, layout.TENSORS) if tensors else None
@@ -173,7 +171,7 @@ class StepWriter:
 
     def _end(self) -> None:
         """After the last write: count what did not make it, and let go of the memory."""
-        if self._report is not None or (self._busy and self._is_on_stack()):
+        if self._report is not None or self._is_inside():
             return
         flusher().unregister(self)
         lost = self._lost + self._dump.waiting_entries + len(self._pending) + len(self._entries)
@@ -195,36 +193,10 @@ class StepWriter:
         self._ready = Void()
         self._unread.close()
 
-    def _guarded(self, work: Callable[[], None], wait: bool = True) -> None:
-        """Run `work`, one at a time; whatever goes wrong is counted and logged once.
+    def _is_over(self) -> bool:
+        return self._inert or self._report is not None
 
-        An exception of the user's (Ctrl-C on the main thread) passes through and may cut `work` short anywhere. Each of its parts is
-        such that doing it again, after any part of it was done, gives the same files.
-        """
-        if self._inert or self._report is not None or not self._lock.acquire(wait):
-            return
-        try:
-            if self._busy and self._is_on_stack():  # entered again from inside: a signal handler, or a destructor that the collector ran
-                return
-            try:
-                self._busy = True
-                self._with_second_try(work)
-            except Exception as failure:
-                let_through(failure)
-                self._failed(failure)
-            finally:
-                self._busy = False
-        finally:
-            self._lock.release()
-
-    def _is_on_stack(self) -> bool:
-        """Whether a caller of this thread is in the middle of writing. `_busy` alone may be left over from an interruption."""
-        frame = sys._getframe(2)
-        while frame is not None and not (frame.f_code is StepWriter._guarded.__code__ and frame.f_locals.get("self") is self):
-            frame = frame.f_back  # type: ignore[assignment]
-        return frame is not None
-
-    def _with_second_try(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], None]) -> None:
         try:
             work()
         except FileNotFoundError:

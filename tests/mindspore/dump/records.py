@@ -336,6 +336,26 @@ def backward_after_step():
     train(net, total, data()[0])
 
 
+def an_end_that_fails():
+    """What goes wrong at the end of a step does not keep its files from being complete."""
+    from msprobe.mindspore.dump.step_record import StepRecord
+    from msprobe.writer.flusher import flusher
+
+    def failing(*_):
+        raise KeyError("planted")
+
+    debugger("failing", "L0")
+    PrecisionDebugger.start(made(Mlp))
+    step = PrecisionDebugger._session.step
+    close, StepRecord.close = StepRecord.close, failing
+    try:
+        PrecisionDebugger.step()
+    finally:
+        StepRecord.close = close
+    live = [getattr(writer, "directory", "") for writer in flusher().live.values()]
+    seen["open after an end that failed"] = step.writer.directory in live
+
+
 def stop_before_backward():
     debugger("early_stop", "mix")
     net = made(Mlp)
@@ -524,6 +544,7 @@ for case in (
     errors,
     everything_is_put_back,
     backward_after_step,
+    an_end_that_fails,
     recomputed,
     stop_before_backward,
     several_backwards,

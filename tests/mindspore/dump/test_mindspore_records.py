@@ -342,6 +342,11 @@ def test_a_backward_pass_after_its_step_is_counted(runs: Runs) -> None:
     assert "3 calls of earlier steps had their backward pass after their step had ended" in (runs.directory / "output.txt").read_text()
 
 
+def test_a_step_whose_end_fails_has_complete_files(runs: Runs) -> None:
+    assert runs.seen["open after an end that failed"] is False
+    assert (runs.directory / "failing" / "step0").exists()
+
+
 def test_stop_before_the_backward_pass_and_step_after_it(runs: Runs) -> None:
     data = runs.data("early_stop")
     assert {"Cell.second.Dense.backward.0", "Primitive.matmul.MatMul.0.backward", "Cell.first.Dense.parameters_grad.0"} <= set(data)

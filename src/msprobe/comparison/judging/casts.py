@@ -72,9 +72,14 @@ def moved(target: Row, golden: Row) -> Moved | None:
 
 
 def said(target: Row, golden: Row) -> str:
-    """`cast: the Mean moved by 0.012, which a cast moves by 0.0031 at most.`; "" where a cast explains all."""
+    """`more than rounding to the other dtype: ...`; "" where a cast explains all."""
     found = moved(target, golden)
-    return f"cast: the {found.name} moved by {found.by:.2g}, which a cast moves by {found.most:.2g} at most." if found is not None else ""
+    if found is None:
+        return ""
+    return (
+        f"cast: more than rounding from one dtype to the other: its {found.name} differs by {found.by:.2g}, and rounding explains "
+        f"{found.most:.2g} at most"
+    )
 
 
 def hold_to_casts(calls: Sequence[MeasuredCall], parents: Mapping[str, str | None]) -> list[MeasuredCall]:

@@ -20,15 +20,7 @@ from msprobe.writer.structure import StructureWriter
 
 
 class StepRecord(StepOfCalls):
-    """One step of one process.
-
-    Args:
-        config: the configuration.
-        step: the step's number.
-        place: where this process writes.
-        selection: what is recorded.
-        pool: writes tensor files; None where no values are kept.
-    """
+    """One step of one process; its arguments are those of `StepOfCalls`."""
 
     MODULE = "cell"
 

@@ -41,14 +41,7 @@ class _SavedEncoder(Encoder):
 
 
 class SavedStep(Step):
-    """One step of one process.
-
-    Args:
-        config: the configuration.
-        step: the step's number.
-        place: where this process writes.
-        pool: writes tensor files; None where no values are kept.
-    """
+    """One step of one process; its arguments are those of `Step`."""
 
     def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None) -> None:
         super().__init__(config, step, place, pool, layout.DEBUG, as_it_is)

@@ -29,11 +29,7 @@ class StepRecord(StepOfCalls):
     """One step of one process.
 
     Args:
-        config: the configuration.
-        step: the step's number.
-        place: where this process writes.
-        selection: what is recorded.
-        pool: writes tensor files; None where no values are kept.
+        config, step, place, selection, pool: see `StepOfCalls`.
         earlier: the dump that this run is compared with.
     """
 

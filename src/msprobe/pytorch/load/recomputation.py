@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch.load.checkpoint_frames import checkpoints
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Recomputation:
             module: name of the module that is being called.
             number: of the call.
         """
-        opened, running = torch_internals.checkpoints(sys._getframe(1))
+        opened, running = checkpoints(sys._getframe(1))
         origin = None
         if running is not None:
             region = self._regions.get(running[0])

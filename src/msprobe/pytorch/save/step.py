@@ -27,10 +27,7 @@ class SavedStep(Step):
     """One step of one process.
 
     Args:
-        config: the configuration.
-        step: the step's number.
-        place: where this process writes.
-        pool: writes tensor files; None where no values are kept.
+        config, step, place, pool: see `Step`.
         sites: of the process.
     """
 
