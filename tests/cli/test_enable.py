@@ -136,7 +136,7 @@ def test_no_standard_input_and_no_answer_that_is_understood(script: Path, typed:
     assert "standard input ended at a question; nothing was changed" in capsys.readouterr().err
     typed("\u662f", "")
     assert enable(*FIELDS) == 0
-    assert "answer y or n" in capsys.readouterr().out
+    assert "'\u662f' is no answer; allowed: y, n" in capsys.readouterr().out
     assert os.listdir() == ["train.py"]
 
 
@@ -194,11 +194,13 @@ def test_two_equal_places_are_never_chosen_silently(script: Path, capsys: pytest
 def test_the_protocol(script: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The five calls of docs/enable.md."""
     answer = asked(capsys, code=1)
-    assert (answer["status"], ids(answer)) == ("ask", ["task", "level", "rank", "step", "dump_path"])
+    assert (answer["status"], ids(answer)) == ("ask", ["task", "rank", "step", "dump_path"])
     assert answer["questions"][0]["option"] == "--task"
     assert "statistics" in [choice["value"] for choice in answer["questions"][0]["choices"]]
-    assert [question["recommended"] for question in answer["questions"]] == ["statistics", "L1", "all", "0,1", str(tmp_path / "dump_path")]
+    assert [question["recommended"] for question in answer["questions"]] == ["statistics", "all", "0,1", str(tmp_path / "dump_path")]
     assert asked(capsys, "--write", code=1)["written"] == []
+    level = asked(capsys, "--task", "statistics", code=1)["questions"][0]
+    assert (level["id"], level["recommended"]) == ("level", "L1")
 
     ready = asked(capsys, *FIELDS, code=0)
     assert (ready["status"], ready["written"], os.listdir()) == ("ready", [], ["train.py"])
@@ -216,6 +218,39 @@ def test_the_protocol(script: Path, capsys: pytest.CaptureFixture[str], tmp_path
     assert asked(capsys, "--write", code=0, command="disable")["status"] == "written"
     assert script.read_text() == ONE
     assert asked(capsys, "--write", code=0, command="disable")["status"] == "already"
+
+
+def test_a_task_is_asked_with_the_levels_it_has(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No choice that is offered fails when all else is answered."""
+
+    def offered(name: str, *arguments: str) -> list[str]:
+        (question,) = [one for one in asked(capsys, *arguments, code=1)["questions"] if one["id"] == name]
+        return [choice["value"] for choice in question["choices"]]
+
+    assert offered("level", "--task", "nan_check") == ["L1"]
+    assert offered("level", "--task", "structure") == ["mix", "L0"]
+    assert "nan_check" in offered("task") and "nan_check" not in offered("task", "--level", "mix")
+    wrong = asked(capsys, "--task", "nan_check", "--level", "mix", code=2)
+    assert wrong["message"] == "--level is 'mix': with task nan_check it must be \"L1\""
+
+
+def test_a_trainer_without_a_name_is_told_before_anything_is_asked(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script.write_text("from transformers import Trainer\nTrainer(model=1).train()\n")
+    Path("config.json").write_text("{}")
+    answer = asked(capsys, code=2)
+    assert (answer["status"], answer["questions"]) == ("failed", [])
+    assert "write `trainer = ...` in a line of its own first, or record the script with msprobe run" in answer["message"]
+
+
+def test_the_end_of_input_at_the_trial_says_what_was_written(script: Path, typed: Answers, capsys: pytest.CaptureFixture[str]) -> None:
+    typed("what?", "y")
+    assert enable(*FIELDS, "--config", "gan.json") == 0
+    shown = capsys.readouterr()
+    assert "'what?' is no answer; allowed: y, n" in shown.out
+    assert "written: " in shown.out and "not run; a trial later:" in shown.out and "nothing was changed" not in shown.out + shown.err
+    assert sorted(os.listdir()) == ["gan.json", "train.py"]
+    assert enable() == 0
+    assert "train.py is enabled already: change ./gan.json for what is recorded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

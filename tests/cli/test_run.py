@@ -19,7 +19,8 @@ Captured = pytest.CaptureFixture[str]
         ([], "no command is given: msprobe run --level mix --step 0 -- python train.py"),
         (["--step", "a", "--", "python"], "argument --step: 'a': must be numbers and ranges"),
         (["--rank", "-1", "--", "python"], "--rank"),
-        (["--step-on", "loss", "--", "python"], "argument --step-on: 'loss': must be auto, optimizer, forward or forward:N"),
+        (["--step-on", "loss", "--", "python"], "argument --step-on: 'loss': must be auto, optimizer, optimizer:N, forward or forward:N"),
+        (["--step-on", "optimizer:0", "--", "python"], "argument --step-on: 'optimizer:0'"),
         (["--step-on", "forward:0", "--", "python"], "argument --step-on: 'forward:0'"),
         (["--level", "L3", "--", "python"], '"level" is "L3": must be "L0"'),
         (["--level", "debug", "--", "python"], 'level "debug" records what the script hands to save()'),
@@ -54,15 +55,18 @@ def test_what_the_command_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     options = ["--config", "c.json", "--step", "0,2-3", "--rank", "1", "--step-on", "forward:4", "--models", "all"]
     assert main(["run", *options, "--", "python", "train.py", "--step", "9"]) == 5
     assert main(["run", "python", "train.py"]) == 5
-    (first, orders), (second, by_default) = given
+    (first, orders), (second, by_default) = given[:2]
     assert first == ["python", "train.py", "--step", "9"] and second == ["python", "train.py"]
     assert orders == {
         "config": str(tmp_path / "c.json"),
         "arguments": {"step": [0, "2-3"], "rank": [1], "dump_path": str(tmp_path / "d")},
         "step_on": "forward",
         "forwards": 4,
+        "optimizer_steps": 1,
         "models": "all",
     }
+    assert main(["run", "--step-on", "optimizer:2", "--", "python"]) == 5
+    assert [given[2][1][name] for name in ("step_on", "forwards", "optimizer_steps")] == ["optimizer", 1, 2]
     assert by_default["config"] is None and by_default["arguments"] == {"level": "mix", "dump_path": str(tmp_path / "dump_path")}
 
 

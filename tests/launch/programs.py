@@ -98,6 +98,45 @@ for x, _ in batches(2):
 finish(generator, discriminator)
 """
 
+GAN_WITH_DETACH = (
+    GAN.partition("for x, _")[0]
+    + """
+real, fake = torch.ones(6, 1), torch.zeros(5, 1)
+bce = F.binary_cross_entropy_with_logits
+for x, _ in batches(3):
+    generated = generator(torch.randn(5, 3))
+    opt_d.zero_grad()
+    loss_d = bce(discriminator(x), real[: len(x)]) + bce(discriminator(generated.detach()), fake)
+    loss_d.backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    loss_g = bce(discriminator(generated), torch.ones(5, 1))
+    loss_g.backward()
+    opt_g.step()
+    show(loss_d), show(loss_g)
+finish(generator, discriminator)
+"""
+)
+
+STEPS_IN_STEPS = """
+class Mine(torch.optim.SGD):
+    def step(self, closure=None):
+        return super().step(closure)
+
+torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)  # from here on SGD.step calls hooks, too
+model = Net()
+optimizer = Mine(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+for number, (x, y) in enumerate(batches(8)):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    show(loss)
+finish(model)
+"""
+
 LBFGS = """
 model = Net()
 optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)

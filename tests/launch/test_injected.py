@@ -29,7 +29,8 @@ def test_a_process_looks_as_without(own: str, alone: Runs) -> None:
     without, done = (run(sys.executable, "look.py", "a b", "--step") for run in (alone.plain, alone.recorded))
     assert without.out == done.out
     assert without.others * 2 == done.others and bool(without.others) == own.startswith("raise")  # msprobe is such a process, too
-    assert done.said == ["nothing was recorded: Python ran, but torch was never imported (see docs/run.md, Nothing was recorded)"]
+    page = "more in docs/run.md of msprobe's repository: Nothing was recorded"
+    assert done.said == [f"nothing was recorded: Python ran, but torch was never imported ({page})"]
 
 
 def package(directory: Path, name: str, text: str) -> None:

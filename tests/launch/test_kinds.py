@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from launch import programs
@@ -55,6 +57,41 @@ def test_a_gan_has_two_models_from_its_first_step_and_each_phase_is_a_step(runs:
     assert done.calls(0) == done.calls(2) == ["0.up.Linear.0", "1.judge.Linear.0", "1.judge.Linear.1"]
     assert done.calls(1) == done.calls(3) == ["0.up.Linear.0", "1.judge.Linear.0"]
     assert "taken as models: Generator, Discriminator" in done.said
+
+
+def test_a_backward_pass_through_the_phase_before_is_told_and_one_step_of_both_optimizers_records_it(runs: Runs) -> None:
+    apart = runs.both(programs.GAN_WITH_DETACH)
+    assert len(apart.steps()) == 6
+    backward, gradients = "Module.0.up.Linear.backward.0", "Module.0.up.Linear.parameters_grad.0"
+    assert not any(backward in apart.data(step) for step in range(6))
+    (line,) = [line for line in apart.said if "backward pass" in line]
+    late = sum(len(path.read_text().splitlines()) for path in apart.dump.glob("step*/*/dump_error_info.log"))
+    assert line == (
+        f"{late} calls of earlier steps had their backward pass after their step had ended, so their gradients are not in the dump "
+        "(dump_error_info.log of each step names them): --step-on optimizer:2 makes one step of an iteration in which each of the 2 "
+        "optimizers steps once"
+    )
+    shutil.rmtree(apart.dump)
+    whole = runs.both(programs.GAN_WITH_DETACH, "--step-on", "optimizer:2")
+    assert whole.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert whole.calls(step) == ["0.up.Linear.0", "1.judge.Linear.0", "1.judge.Linear.1", "1.judge.Linear.2"]
+        assert {backward, gradients} <= whole.data(step).keys()
+    assert whole.meta(2) == {"models": ["Generator", "Discriminator"], "step_on": "optimizer:2"}
+    assert "a step began with the first call of a model and ended before the first call after 2 steps of optimizers" in whole.said
+    assert not any("backward pass" in line for line in whole.said) and not list(whole.dump.glob("step*/*/dump_error_info.log"))
+
+
+def test_what_comes_after_the_last_selected_step_is_told_too(runs: Runs) -> None:
+    done = runs.both(programs.GAN_WITH_DETACH, "--step", "0")
+    assert done.steps() == ["step0"]
+    assert any("had their backward pass after their step had ended" in line for line in done.said)
+
+
+def test_a_step_inside_of_a_step_is_not_counted_twice(runs: Runs) -> None:
+    done = runs.both(programs.STEPS_IN_STEPS, "--step-on", "optimizer:2")
+    assert len(done.steps()) == 4
+    assert [done.calls(step) for step in range(4)] == [calls(2)] * 4
 
 
 def test_the_calls_of_a_closure_are_one_step(runs: Runs) -> None:

@@ -17,6 +17,7 @@ def report(pid: int = 1, **more: Any) -> dict[str, Any]:
         "counted": 2,
         "selected": [],
         "step_on": "optimizer",
+        "optimizer_steps": 1,
         "forwards": 0,
         "left_out": [],
         "plain": {},
@@ -36,6 +37,12 @@ def test_processes_that_say_the_same_say_it_once() -> None:
     lines = summary([event("torch"), report(1), report(2), report(3, steps=[0, 1, 3])])
     assert lines[0] == "recorded 2 steps (0-1) in each of 2 processes: /d"
     assert lines[3] == "recorded 3 steps (0-1, 3): /d"
+
+
+def test_what_came_too_late_is_said_once_for_all_processes() -> None:
+    lines = summary([report(1), report(2), *(event("late", pid, calls=3, optimizers=1, optimizer_steps=1) for pid in (1, 2))])
+    assert lines[-1].startswith("6 calls of earlier steps had their backward pass after their step had ended")
+    assert "--step-on" not in lines[-1], "one optimizer: there is nothing to put together"
 
 
 def test_steps_that_are_not_complete_are_named() -> None:

@@ -30,23 +30,36 @@ def ask(question: Question) -> str:
         show([Line(f"  {text!r} is no answer; allowed: {', '.join(allowed)}" if allowed else "  an answer is needed", "bad")])
 
 
-def agreed(text: str) -> bool:
-    """Whether the user says yes; an empty answer is a no. Raises UsageError at the end of standard input."""
+def agreed(text: str, *, required: bool = True) -> bool:
+    """Whether the user says yes; an empty answer is a no.
+
+    Args:
+        text: the question.
+        required: the end of standard input is no answer, and raises UsageError; else it is a no.
+    """
     while True:
-        answer = _input(f"{text} [y/N]: ").strip().lower()
+        answer = (_input(f"{text} [y/N]: ") if required else _read(f"{text} [y/N]: ") or "").strip().lower()
         if answer in ("y", "yes"):
             return True
         if answer in ("", "n", "no"):
             return False
-        show([Line("  answer y or n", "bad")])
+        show([Line(f"  {answer!r} is no answer; allowed: y, n", "bad")])
 
 
 def _input(prompt: str) -> str:
+    text = _read(prompt)
+    if text is None:
+        raise UsageError("standard input ended at a question; nothing was changed (give the answers as options, or --yes)")
+    return text
+
+
+def _read(prompt: str) -> str | None:
+    """A line; None at the end of standard input."""
     try:
         return input(prompt)
     except (EOFError, RuntimeError, ValueError):  # RuntimeError: there is no standard input; ValueError: it was closed, or is no text
         print()
-        raise UsageError("standard input ended at a question; nothing was changed (give the answers as options, or --yes)") from None
+        return None
 
 
 def show_diff(diff: str) -> None:

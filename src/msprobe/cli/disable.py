@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the script that msprobe enable has changed")
     parser.add_argument("--edited", choices=("keep", "remove"), help="what becomes of lines of msprobe that were edited since")
     parser.add_argument("--yes", action="store_true", help="no questions")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output, no questions; see docs/enable.md")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object on standard output, no questions (docs/enable.md in the repository)"
+    )
     parser.add_argument("--write", action="store_true", help="with --json: write")
 
 

@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--environment", choices=("ignore", "skip"), help="go on although something is missing there, or do not look")
     how = parser.add_argument_group("how")
     how.add_argument("--yes", action="store_true", help="no questions: take what is recommended")
-    how.add_argument("--json", action="store_true", help="one JSON object on standard output, no questions; see docs/enable.md")
+    how.add_argument(
+        "--json", action="store_true", help="one JSON object on standard output, no questions (docs/enable.md in the repository)"
+    )
     how.add_argument("--write", action="store_true", help="with --json: write")
     how.add_argument("--trial", action="store_true", help="run the enabled script until its first step is recorded")
     how.add_argument("--trial-timeout", type=_seconds, default=600.0, metavar="SECONDS", help="how long the trial may take (default 600)")
@@ -173,8 +175,8 @@ def _offer_trial(arguments: argparse.Namespace, answer: Answer, planner: Planner
     from msprobe.comparison.block import Line
 
     if not arguments.trial:
-        command = shlex.join(_command(arguments))
-        if yes or answer.status == "already" or not agreed(f"Run it now ({command}) until its first step is recorded, as a trial?"):
+        question = f"Run it now ({shlex.join(_command(arguments))}) until its first step is recorded, as a trial?"
+        if yes or answer.status == "already" or not agreed(question, required=False):
             show([Line(f"not run; a trial later: msprobe enable {shlex.quote(arguments.script)} --trial", "dim")])
             return EXIT_OK
     _try(arguments, answer, planner, lambda line: show([Line(f"  | {line}", "dim")]))

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_step_on,
         default=("auto", 1),
         metavar="WHAT",
-        help="what ends a step: optimizer; forward, a call of a model; forward:N, N calls; auto (default): optimizer where there is one",
+        help="what ends a step: optimizer, a step of one; optimizer:N, N steps, as the two of a GAN; forward, a call of a model; "
+        "forward:N, N calls; auto (default): optimizer where there is one",
     )
     parser.add_argument(
         "--models",
@@ -51,10 +52,10 @@ def _ids(text: str) -> list[int | str]:
 def _step_on(text: str) -> tuple[str, int]:
     if text in ("auto", "optimizer", "forward"):
         return text, 1
-    number = text.removeprefix("forward:")
-    if number == text or not (number.isascii() and number.isdigit()) or int(number) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be auto, optimizer, forward or forward:N with N of 1 or more")
-    return "forward", int(number)
+    kind, _, number = text.partition(":")
+    if kind not in ("optimizer", "forward") or not re.fullmatch("[0-9]{1,9}", number) or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be auto, optimizer, optimizer:N, forward or forward:N with N of 1 or more")
+    return kind, int(number)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,5 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     fields: dict[str, Any] = {name: getattr(arguments, name) for name in ("task", "level", "step", "rank", "dump_path")}
-    step_on, forwards = arguments.step_on
-    return run(Options(command, arguments.config, fields, step_on, forwards, arguments.models))
+    step_on, number = arguments.step_on
+    forwards, optimizer_steps = (1, number) if step_on == "optimizer" else (number, 1)
+    return run(Options(command, arguments.config, fields, step_on, forwards, optimizer_steps, arguments.models))

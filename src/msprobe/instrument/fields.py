@@ -48,6 +48,13 @@ def levels(task: str | None) -> tuple[str, ...]:
     return tuple(sorted(allowed, key=lambda level: (level != "L1", level != "mix" and task == "structure", LEVELS.index(level))))
 
 
+def check_pair(fields: Mapping[str, Any]) -> None:
+    """Raises UsageError where the task that is given does not have the level that is."""
+    task, level = fields.get("task"), fields.get("level")
+    if task is not None and level is not None and level not in levels(task):
+        raise UsageError(f"--level is {level!r}: with task {task} it must be {one_of(levels(task))}")
+
+
 def needs_npu(fields: Mapping[str, Any]) -> bool:
     """Whether the chosen values work on an NPU alone, as far as they are built."""
     return fields.get("level") == "L2"
@@ -99,7 +106,8 @@ def question(name: str, given: Mapping[str, Any]) -> Question:
     task = given.get("task")
     if name == "task":
         text = "What is recorded?"
-        choices, recommended = [Choice(one, _TASKS[one]) for one in tasks()], "statistics"
+        there = [one for one in tasks() if given.get("level") in (None, *levels(one))]
+        choices, recommended = [Choice(one, _TASKS[one]) for one in there], "statistics"
     elif name == "level":
         text = "What is a record of?"
         allowed = levels(task)

@@ -55,8 +55,9 @@ class Planner:
         answer.config["exists"] = os.path.lexists(options.config)
         if self.script is None:
             answer.status = "already"
+            config = config_of(self.source.text) or "its configuration"
             answer.message = (
-                f"{self.source.shown} is enabled already: change its config.json for what is recorded; for other lines, {answer.off} first"
+                f"{self.source.shown} is enabled already: change {config} for what is recorded; for other lines, {answer.off} first"
             )
             return answer
         if not self.script.candidates:
@@ -64,6 +65,7 @@ class Planner:
         source.check_writable(self.source)
         configuring.check_place(options.config, self.source.path)
         known = {name: fields.read(name, text) for name, text in options.given.items()}
+        fields.check_pair(known)
         candidate = self._candidate(options, answer)
         self._look_around(options, answer, known, candidate)
         models = self._models(options, answer, candidate)
@@ -110,6 +112,7 @@ class Planner:
             choices = tuple(Choice(one.id, _described(one)) for one in found)
             answer.questions.append(Question("candidate", "--candidate", "Which place is to be recorded?", choices, default))
             return None
+        self.script.check_name(chosen)
         answer.candidate = chosen.id
         answer.notes += chosen.notes
         if chosen.kind == "transformers" or chosen.kind == "lightning":
@@ -207,6 +210,8 @@ class Planner:
             answer.questions.append(_about_existing(path))
             return
         for name in missing:
+            if name == "level" and "task" in missing:
+                continue  # which levels there are depends on the task
             answer.questions.append(fields.question(name, known))
         if content is not None:
             answer.notes += configuring.check(content, path)

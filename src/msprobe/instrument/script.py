@@ -61,13 +61,17 @@ class Script:
         """Those of the models that have no value yet where recording would start."""
         return Placing(self.tree, self._calls, candidate, self._names).unbound(models)
 
+    def check_name(self, candidate: Candidate) -> None:
+        """Raises UsageError where the candidate is a trainer without a name: no line can be put behind it."""
+        if candidate.trainer is not None and candidate.trainer.name is None:
+            raise UsageError(f"{self.source.shown}, line {candidate.line}: {candidate.trainer.notes[0]}; nothing was changed")
+
     def enabled(self, candidate: Candidate, models: Sequence[str], config_path: str, seed: bool = True) -> str:
         """The text with the lines in it, checked: it is Python, and taking the lines out again gives the text as it is.
 
         Raises UsageError where no lines can be put in.
         """
-        if candidate.trainer is not None and candidate.trainer.name is None:
-            raise UsageError(f"{self.source.shown}, line {candidate.line}: {candidate.trainer.notes[0]}")
+        self.check_name(candidate)
         integration = None if candidate.trainer is None else candidate.trainer.kind
         edits = Placing(self.tree, self._calls, candidate, self._names).edits(models)
         text = apply(

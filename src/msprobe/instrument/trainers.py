@@ -43,7 +43,7 @@ def trainers(tree: Tree, roles: Roles) -> list[Trainer]:
         ):
             found.append(Trainer(kind, above, name))
         else:
-            note = "the trainer has no name here: write `trainer = ...` in a line of its own first"
+            note = "the trainer has no name here: write `trainer = ...` in a line of its own first, or record the script with msprobe run"
             found.append(Trainer(kind, call, None, (note,)))
     return found
 
@@ -84,5 +84,8 @@ def elsewhere(roles: Roles) -> str | None:
         name = sorted(roles.trainer_classes)[0]
         return f"the loop of {name} is that of transformers: run msprobe enable on the file that makes the {name}"
     if "vllm.LLM" in roles.imports.values():
-        return "the model runs inside vLLM, which records without a change of the script: see docs/vllm.md"
+        return (
+            "the model runs inside vLLM, which records without a change of the script: start it with MSPROBE_CONFIG=config.json "
+            "(docs/vllm.md of msprobe's repository)"
+        )
     return None

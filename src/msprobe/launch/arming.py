@@ -15,7 +15,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
@@ -64,11 +64,13 @@ class Armed:
         self._added = Exchange(torch.optim.Optimizer.add_param_group, self._adds_group)
         self._scaler = Exchange(torch.amp.GradScaler.step, self._steps)
         self._compile = Exchange(torch.compile, self._compiles, exact=False)
-        self._hook: Any = None
+        self._hooks: list[Any] = []
+        self._befores: list[int] = []
+        """How many steps had been made when those began that run now: one inside of another is not counted."""
 
     def on(self) -> None:
         """Watch from now on."""
-        self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)
+        self._hooks = [register_optimizer_step_pre_hook(self._optimizer_begins), register_optimizer_step_post_hook(self._optimizer_ends)]
         for exchange in (self._module, self._added, self._scaler, self._compile):
             exchange.on()
         if hasattr(os, "register_at_fork"):
@@ -79,8 +81,8 @@ class Armed:
         self._done = True
         for exchange in (self._module, self._added, self._scaler, self._compile, *self._followed):
             exchange.off()
-        hook, self._hook = self._hook, None
-        if hook is not None:
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
             hook.remove()
 
     # --- modules --------------------------------------------------------------------------------------------------------------------
@@ -213,16 +215,25 @@ class Armed:
 
     def _steps(self, *_args: Any, **_kwargs: Any) -> Leave | None:
         """A step that GradScaler leaves out, because of infinities, is one too."""
-        return None if torch.compiler.is_compiling() else self._step_left
+        if torch.compiler.is_compiling():
+            return None
+        before = self._made()
+        return lambda done: self._stepped(before) if done else None
 
-    def _step_left(self, done: bool) -> None:
-        if done:
-            self._optimizer_stepped()
+    def _optimizer_begins(self, *_: Any) -> None:
+        self._befores.append(self._made())
 
-    def _optimizer_stepped(self, *_: Any) -> None:
+    def _optimizer_ends(self, *_: Any) -> None:
+        self._stepped(self._befores.pop() if self._befores else self._made())
+
+    def _made(self) -> int:
+        return self._watch.optimizer_steps if self._watch is not None else 0
+
+    def _stepped(self, before: int) -> None:
+        """A step is over; with all that ran inside of it, such as a base class's own, it is one."""
         watch = self._watch
         if watch is not None:
-            watch.stepped = True
+            watch.optimizer_steps = max(watch.optimizer_steps, before + 1)
 
     # --- the ends of the process ----------------------------------------------------------------------------------------------------
     def _forked(self) -> None:

@@ -33,6 +33,7 @@ class Orders:
         arguments: fields that go before the file.
         step_on: what ends a step.
         forwards: how many calls of a model are one step, where calls end it.
+        optimizer_steps: how many steps of optimizers are one step, where these end it.
         models: "all": every module that is called outermost is a model, whether an optimizer trains it or not.
     """
 
@@ -40,6 +41,7 @@ class Orders:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     step_on: StepOn = "auto"
     forwards: int = 1
+    optimizer_steps: int = 1
     models: Models = "auto"
 
     def text(self) -> str:

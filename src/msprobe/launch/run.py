@@ -27,7 +27,7 @@ class Options:
         command: the program to run, and its arguments.
         config: path of a config.json.
         arguments: fields that go before the file; None: not given.
-        step_on, forwards, models: see Orders.
+        step_on, forwards, optimizer_steps, models: see Orders.
     """
 
     command: Sequence[str]
@@ -35,6 +35,7 @@ class Options:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     step_on: StepOn = "auto"
     forwards: int = 1
+    optimizer_steps: int = 1
     models: Models = "auto"
 
 
@@ -70,7 +71,7 @@ def _orders(options: Options) -> Orders:
         raise UsageError('level "debug" records what the script hands to save(); msprobe run records modules and APIs: L0, L1 or mix')
     arguments["dump_path"] = os.path.abspath(config.dump_path)  # the script may change its directory
     path = None if options.config is None else os.path.abspath(config.source)
-    return Orders(path, arguments, options.step_on, options.forwards, options.models)
+    return Orders(path, arguments, options.step_on, options.forwards, options.optimizer_steps, options.models)
 
 
 def _say(line: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 Event = Mapping[str, Any]
 
-_PAGE = "see docs/run.md, Nothing was recorded"
+_PAGE = "more in docs/run.md of msprobe's repository: Nothing was recorded"
 _AT_MOST = 6
 _STEPS = {
     "optimizer": "a step began with the first call of a model and ended before the first call after an optimizer's step",
@@ -33,6 +33,7 @@ def summary(events: Sequence[Event]) -> list[str]:
         count = len({event["pid"] for event in events if event["event"] == kind})
         if count:
             lines.append(f"{text} ({count} process{'es' if count > 1 else ''})")
+    lines += _late(events)
     for event in events:
         if event["event"] == "failed":
             lines.append(f"recording failed in process {event['pid']}: {event.get('reason', 'see the message above')}")
@@ -46,6 +47,30 @@ def summary(events: Sequence[Event]) -> list[str]:
 def of_one(report: Event) -> list[str]:
     """The lines of one process, which has no parent to tell."""
     return _recorded(report, 1) if report["steps"] else _nothing([report], [report])
+
+
+def too_late(calls: int, optimizers: int, steps: int) -> str:
+    """What is said of calls whose backward pass came in a later step.
+
+    Args:
+        calls: how many.
+        optimizers: how many the script has made.
+        steps: of optimizers, in one step.
+    """
+    text = (
+        f"{_calls(calls)} of earlier steps had their backward pass after their step had ended, so their gradients are not in the dump "
+        "(dump_error_info.log of each step names them)"
+    )
+    if optimizers > steps:
+        text += f": --step-on optimizer:{optimizers} makes one step of an iteration in which each of the {optimizers} optimizers steps once"
+    return text
+
+
+def _late(events: Iterable[Event]) -> list[str]:
+    told = [event for event in events if event["event"] == "late"]
+    if not told:
+        return []
+    return [too_late(sum(event["calls"] for event in told), max(event["optimizers"] for event in told), told[0]["optimizer_steps"])]
 
 
 def _grouped(reports: Iterable[Event]) -> list[tuple[Event, int]]:
@@ -71,6 +96,8 @@ def _recorded(report: Event, processes: int) -> list[str]:
         several = "models" if ", " in named else "model"
         lines.append(f"taken as {several}: {named}{span}")
     how = _STEPS[report["step_on"]]
+    if report["step_on"] == "optimizer" and report["optimizer_steps"] > 1:
+        how = how.replace("an optimizer's step", f"{report['optimizer_steps']} steps of optimizers")
     if report["forwards"]:
         how = (
             f"every {report['forwards'] if report['forwards'] > 1 else ''} call{'s' if report['forwards'] > 1 else ''} of a model".replace(

@@ -30,6 +30,7 @@ _TOLD = 200
 EVALUATION = "in evaluation mode without gradients, between two training steps"
 UNTRAINED = "no optimizer trains it; --models all takes it, too"
 LATE = "first called while a step was running; a model from the next step on"
+WHAT_TO_DO = "let a step of msprobe run hold the whole iteration: --step-on optimizer:N, with N steps of optimizers in each"
 WAITING = "called before there was an optimizer, which --step-on optimizer waits for"
 
 
@@ -37,13 +38,17 @@ class Watch:
     """What is recorded in this process, from the first call of a module that may be a model.
 
     Attributes:
-        stepped: an optimizer has stepped since the running step began.
+        optimizer_steps: how many steps optimizers have made so far.
     """
 
     def __init__(self, armed: Armed) -> None:
         self._armed = armed
         self._orders = armed.orders
-        self.stepped = False
+        self.optimizer_steps = 0
+        self._began_at = 0
+        """How many there were when the running step began."""
+        self._optimizers_seen = 0
+        self._late_told = False
         self._open: str | None = None
         """What began the running step: "training" or "forward"."""
         self._calls = 0
@@ -71,6 +76,7 @@ class Watch:
         self._session: Session | None = None
         if self._instance is None:
             self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments), True)
+            self._session.late.what_to_do = WHAT_TO_DO
             PrecisionDebugger._stand_in = self.make_way
         else:
             self.make_way()
@@ -121,7 +127,7 @@ class Watch:
         return self._training
 
     def _in_training(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
-        if self._open == "forward" or (self._open is not None and self.stepped):
+        if self._open == "forward" or (self._open is not None and self._is_over()):
             self._end()
             if self._ended:
                 return
@@ -141,6 +147,9 @@ class Watch:
             if not known:
                 self._add(root)
             self._begin("training", self._known_models())
+
+    def _is_over(self) -> bool:
+        return self.optimizer_steps - self._began_at >= self._orders.optimizer_steps
 
     def _in_forwards(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
         if self._open is not None and self._part is not None and module is not root:
@@ -213,11 +222,13 @@ class Watch:
         session = self._session
         if session is None:
             return
-        for optimizer in self._optimizers():
+        optimizers = self._optimizers()
+        self._optimizers_seen = max(self._optimizers_seen, len(optimizers))
+        for optimizer in optimizers:
             self._armed.watch_step(type(optimizer))  # torch.compile takes torch's own hooks off
         number = session.number
         self._tell_names(models, number)
-        self._open, self.stepped = kind, False
+        self._open, self._began_at = kind, self.optimizer_steps
         model = models[0] if len(models) == 1 else models
         with session.lock:
             self._contained(lambda: session.start(model, None, None))
@@ -239,7 +250,7 @@ class Watch:
 
     def _kind(self) -> str:
         if self._open == "training":
-            return "optimizer"
+            return "optimizer" if self._orders.optimizer_steps == 1 else f"optimizer:{self._orders.optimizer_steps}"
         return "forward" if self._orders.forwards == 1 else f"forward:{self._orders.forwards}"
 
     def _tell_names(self, models: list[torch.nn.Module], number: int) -> None:
@@ -255,7 +266,7 @@ class Watch:
         session = self._session
         if session is None or self._open is None:
             return
-        self._open, self.stepped, self._calls = None, False, 0
+        self._open, self._calls = None, 0
         self._close(session)
         for joining in self._joining:
             if joining() is not None:
@@ -311,6 +322,7 @@ class Watch:
             "counted": session.number,
             "selected": sorted(session.config.step)[:20],
             "step_on": "optimizer" if self._training else "forward",
+            "optimizer_steps": self._orders.optimizer_steps,
             "forwards": self._orders.forwards if self._orders.step_on == "forward" else 0,
             "left_out": [[name, calls, why] for (name, why), calls in self.left_out.items()],
             "plain": dict(self._armed.plain),
@@ -329,20 +341,37 @@ class Watch:
     def at_exit(self) -> None:
         """The interpreter ends, and with it the running step."""
         session = self._session
-        if self._ended or session is None:
+        if session is None:
             return
         try:
-            running, self._open = self._open is not None, None
-            if os.environ.get(isolation.VARIABLE):
-                session.at_exit()
-            elif running or session.step is not None:
-                self._close(session)
-            if session.override is not None:
-                session.override.at_exit()
-            self._finish()
+            if not self._ended:
+                self._end_at_exit(session)
+            self._tell_late(session)
         except Exception as error:
             let_through(error)
             self._armed.give_up(repr(error))
+
+    def _tell_late(self, session: Session) -> None:
+        """What came too late, also after the last selected step."""
+        late, told, self._late_told = session.late.all, self._late_told, True
+        if (
+            late
+            and not told
+            and not tell("late", calls=late, optimizers=self._optimizers_seen, optimizer_steps=self._orders.optimizer_steps)
+        ):
+            from msprobe.launch.summary import too_late
+
+            logger.warning(too_late(late, self._optimizers_seen, self._orders.optimizer_steps))
+
+    def _end_at_exit(self, session: Session) -> None:
+        running, self._open = self._open is not None, None
+        if os.environ.get(isolation.VARIABLE):
+            session.at_exit()
+        elif running or session.step is not None:
+            self._close(session)
+        if session.override is not None:
+            session.override.at_exit()
+        self._finish()
 
     def abandon(self) -> None:
         """Something of ours went wrong: what is on disk of the running step is all that there will be."""

@@ -54,8 +54,11 @@ class LateCalls:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._told = False
+        self.all = 0
+        """Calls that came too late, each time they did."""
         self.untold = 0
-        """Calls that no closing line has told yet."""
+        """Those that no closing line has told yet."""
+        self.what_to_do = _WHAT_TO_DO
 
     def of_step(self, step: int, directory: str) -> Callable[[str], None]:
         """Gives what tells of the calls of an ended step.
@@ -71,6 +74,7 @@ class LateCalls:
             try:
                 if os.getpid() != self._pid:
                     return
+                self.all += 1
                 self.untold += 1
                 if name not in names and len(names) < _MOST_LINES:
                     names.add(name)
@@ -79,7 +83,7 @@ class LateCalls:
                     self._told = True
                     logger.warning(
                         f"a backward pass came after step() had ended step {step}, in which its forward was recorded: these gradients are "
-                        f"lost, {layout.ERRORS} of that step names the calls; {_WHAT_TO_DO}"
+                        f"lost, {layout.ERRORS} of that step names the calls; {self.what_to_do}"
                     )
             except Exception as caught:
                 let_through(caught)  # the backward pass is the user's: nothing of ours may end it
@@ -95,4 +99,6 @@ class LateCalls:
         """The interpreter ends: say what no closing line could."""
         late = self.take() if os.getpid() == self._pid else 0
         if late:
-            logger.warning(f"calls whose backward pass came after their step had ended: {late}; their gradients are lost: {_WHAT_TO_DO}")
+            logger.warning(
+                f"calls whose backward pass came after their step had ended: {late}; their gradients are lost: {self.what_to_do}"
+            )

@@ -33,7 +33,9 @@ def read_mapping(path: Path) -> tuple[Names, TensorRules]:
 
     content = _read(path, "mapping file")
     if not isinstance(content, dict):
-        raise UsageError(f"the mapping file {path} must hold fields such as `modules:` and `tensors:`, see docs/compare.md")
+        raise UsageError(
+            f"the mapping file {path} must hold fields such as `modules:` and `tensors:`, as docs/compare.md of msprobe's repository says"
+        )
     try:
         return MappingFile.model_validate(content).plain()
     except ValidationError as error:
