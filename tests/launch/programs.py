@@ -237,7 +237,10 @@ finish(model)
 """
 
 BY_HAND = """
-model = Net()
+class Listed(Net):
+    def parameters(self, recurse=True):
+        return list(super().parameters(recurse))
+model = Listed()
 for x, y in batches(2):
     loss = F.cross_entropy(model(x), y)
     loss.backward()

@@ -21,6 +21,10 @@ class Trap:
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise AssertionError("__class__")
+
     @property
     def model(self) -> Any:
         raise AssertionError("model")
@@ -64,6 +68,15 @@ def test_a_model_is_found_wherever_a_call_can_reach_it() -> None:
 @pytest.mark.parametrize("arguments", [(), (torch.nn.ReLU(),), (torch.optim.SGD(MODEL.parameters()),), (Trap(), Trap, torch)])
 def test_what_holds_no_model_to_be_called(arguments: tuple[Any, ...]) -> None:
     assert models_of_call(nothing, arguments, {}) == []
+
+
+def test_a_model_whose_parameters_are_a_list() -> None:
+    class Listed(torch.nn.Linear):
+        def parameters(self, recurse: bool = True) -> Any:
+            return list(super().parameters(recurse))
+
+    model = Listed(2, 2)
+    assert models_of_call(nothing, (model,), {}) == [model]
 
 
 def test_a_circle_comes_to_an_end() -> None:

@@ -119,12 +119,13 @@ def test_a_traceback_shows_the_same_lines_and_columns(function: Any, answers: bo
         exchange.off()
 
 
-def test_a_source_that_was_changed_since_is_not_used(tmp_path: Any) -> None:
+@pytest.mark.parametrize("now", ["def f(a):\n    return a - 1\n", "def f(a):\n    return (a - 1\n", 'def f(a):\n    """Begun\n', ""])
+def test_a_source_that_was_changed_since_is_not_used(now: str, tmp_path: Any) -> None:
     path = tmp_path / "changing.py"
     path.write_text("def f(a):\n    return a + 1\n")
     space: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), space)
-    path.write_text("def f(a):\n    return a - 1\n")
+    path.write_text(now)
     words = Words()
     exchange = Exchange(space["f"], words)
     exchange.on()

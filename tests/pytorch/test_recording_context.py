@@ -566,3 +566,20 @@ def test_bits_are_the_same(debugger: PrecisionDebugger) -> None:
         return [*losses, *(p.detach() for p in model.parameters())]
 
     assert all(torch.equal(a, b) for a, b in zip(train(False), train(True), strict=True))
+
+
+def test_what_a_function_gives_is_not_asked_for_its_class(debugger: PrecisionDebugger, run: Run) -> None:
+    class Proxy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            raise RuntimeError("not bound yet")
+
+    proxy = Proxy()
+
+    @debugger.record(net())
+    def function() -> Proxy:
+        torch.relu(X)
+        return proxy
+
+    assert function() is proxy
+    assert run.steps == [0]

@@ -21,8 +21,7 @@ def lines(directory: Path) -> list[str]:
 def test_each_name_once_behind_what_the_log_held(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / layout.ERRORS).write_text("earlier\n")
     late, step = LateCalls(), LateInStep()
-    step.came("while the step runs")
-    step.tell = late.of_step(3, str(tmp_path))
+    step.tell_to(late.of_step(3, str(tmp_path)))
     for name in ("a.backward", "b.backward", "a.backward"):
         step.came(name)
     first, *rest = lines(tmp_path)
@@ -97,3 +96,13 @@ def test_a_forked_child_writes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     flush_all()
     assert late.untold == 0
     assert not (tmp_path / layout.ERRORS).exists()
+
+
+def test_what_comes_while_the_step_is_being_ended_is_told_when_it_has(tmp_path: Path) -> None:
+    late, step = LateCalls(), LateInStep()
+    step.came("a.backward")
+    assert late.untold == 0
+    step.tell_to(late.of_step(3, str(tmp_path)))
+    step.came("b.backward")
+    assert [line.partition(":")[0] for line in lines(tmp_path)] == ["a.backward", "b.backward"]
+    assert late.untold == 2

@@ -152,3 +152,20 @@ def test_one_debugger_of_each_framework(tmp_path: Path, caplog: pytest.LogCaptur
     counts = [(session.forgotten, session.left) for session in (First._session, Second._session)]
     assert counts == [(1, 0), (0, 1)]
     First._instance = First._session = Second._instance = Second._session = None
+
+
+@pytest.mark.parametrize("error", [RuntimeError("as expected"), UsageError("as expected")])
+def test_the_end_of_the_interpreter_shows_no_traceback(error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Third(BaseDebugger[Session]):
+        _session = Session(tmp_path)
+
+    def fails() -> None:
+        raise error
+
+    session = Third._session
+    session.at_exit = fails  # type: ignore[method-assign]
+    session.late.untold = 2
+    Third._at_exit(session)
+    first, second = caplog.messages
+    assert "as expected" in first
+    assert second.startswith("calls whose backward pass came after their step had ended: 2")

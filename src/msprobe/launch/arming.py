@@ -168,7 +168,7 @@ class Armed:
         if torch.utils.data.get_worker_info() is not None:  # a data loader's worker records nothing
             self.off()
             return
-        if self.orders.models == "auto" and next(module.parameters(), None) is None:
+        if self.orders.models == "auto" and next(iter(module.parameters()), None) is None:
             if len(self.plain) < _KINDS:
                 self.plain[type(module).__name__] += 1
             return

@@ -27,8 +27,8 @@ def models_of_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, torch.nn.Module):
-            if next(value.parameters(), None) is not None:
+        if issubclass(type(value), torch.nn.Module):  # isinstance would ask the object's own __class__
+            if next(iter(value.parameters()), None) is not None:
                 found[id(value)] = value
         elif depth <= _DEEP:
             waiting += [(inner, depth + 1) for inner in _inside(value)]

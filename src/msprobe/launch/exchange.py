@@ -15,6 +15,7 @@ import ast
 import dis
 import inspect
 import linecache
+import tokenize
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
@@ -123,7 +124,7 @@ def _from_source(number: int, code: CodeType) -> CodeType | None:
         assert isinstance(choice, ast.If) and isinstance(choice.orelse[1], ast.Try)
         choice.body, choice.orelse[1].body, ours.body = ours.body, again.body, around
         made = _compiled(ours, code)
-    except (OSError, TypeError, ValueError, SyntaxError, IndexError, RecursionError):
+    except (OSError, TypeError, ValueError, SyntaxError, tokenize.TokenError, IndexError, RecursionError):
         return None
     return made if made.co_freevars == code.co_freevars else None
 

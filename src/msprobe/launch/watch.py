@@ -87,7 +87,7 @@ class Watch:
         if self._ended or _is_no_call(module):
             return
         everything = self._orders.models == "all"
-        if not everything and next(module.parameters(), None) is None:
+        if not everything and next(iter(module.parameters()), None) is None:
             if len(self._armed.plain) < _TOLD:
                 self._armed.plain[type(module).__name__] += 1
             return

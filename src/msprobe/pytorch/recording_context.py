@@ -243,7 +243,7 @@ def _recorded(recording: Recording, function: F, model: ModelOf) -> F:
         def made(*args: Any, **kwargs: Any) -> Any:
             with _Call(recording, model, args, kwargs):
                 result = function(*args, **kwargs)
-                if isinstance(result, Coroutine | Generator | AsyncGenerator):
+                if issubclass(type(result), _LATER):  # isinstance would ask the object's own __class__
                     _tell_later(function, result)
                 return result
 
@@ -258,7 +258,7 @@ def _is(kind: Callable[[Any], bool], function: Any) -> bool:
 
 def _tell_later(function: Any, result: Any) -> None:
     """What is to be recorded has not run yet, and the step ends here: another decorator hides of what kind the function is."""
-    name = getattr(function, "__qualname__", repr(function))
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
     if name not in _told_later:
         _told_later.add(name)
         kind = type(result).__name__.replace("_", " ")
@@ -268,6 +268,7 @@ def _tell_later(function: Any, result: Any) -> None:
         )
 
 
+_LATER = (Coroutine, Generator, AsyncGenerator)
 _told_later: set[str] = set()
 
 

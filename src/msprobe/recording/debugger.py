@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from msprobe.config import Config
-from msprobe.errors import UsageError
+from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
-from msprobe.recording.session import BaseSession
+from msprobe.recording.session import BaseSession, contained
 
 S = TypeVar("S", bound=BaseSession)
 
@@ -68,7 +68,9 @@ class BaseDebugger(Generic[S]):
         """The interpreter ends; a debugger that another one has replaced says nothing."""
         if cls._class._session is session:
             try:
-                session.at_exit()
+                contained(session.at_exit, session)
+            except MsprobeException as error:
+                logger.error(str(error))
             finally:
                 session.late.tell_rest()
 

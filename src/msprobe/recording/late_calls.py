@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 
 from msprobe.contain import let_through
@@ -19,17 +20,32 @@ class LateInStep:
     """What comes too late for one step; all that observers of it need to keep, which may stay in a graph for long."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[str], None] | None = None
-        """None until the step has ended."""
+        self._tell: Callable[[str], None] | None = None
+        self._waiting: deque[str] = deque()
+        """What came, in another thread, while the step was being ended."""
 
     def came(self, name: str) -> None:
-        """The backward pass of a call came after its step had ended. Never raises.
+        """The backward pass of a call came after its step had ended, or while it did. Never raises.
 
         Args:
             name: of the entry that it would have had.
         """
-        if self.tell is not None:
-            self.tell(name)
+        self._waiting.append(name)
+        self._tell_waiting()
+
+    def tell_to(self, tell: Callable[[str], None]) -> None:
+        """The step has ended: `tell` what has come, and from now on what comes."""
+        self._tell = tell
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        tell = self._tell
+        while tell is not None and self._waiting:
+            try:
+                name = self._waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            tell(name)
 
 
 class LateCalls:

@@ -97,7 +97,7 @@ class BaseSession:
     def has_ended(self, step: Step) -> None:
         """A step has ended, and `number` is that of the next one."""
         self.ended += 1
-        step.late.tell = self.late.of_step(step.step, step.directory)
+        step.late.tell_to(self.late.of_step(step.step, step.directory))
         if self.config.step and self.number > max(self.config.step):
             text = f'step {max(self.config.step)} was the last one selected by "step": nothing more is recorded'
             self.tell_once("last", text, logger.info)

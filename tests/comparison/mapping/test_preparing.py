@@ -243,7 +243,15 @@ def test_a_request_that_is_not_there(tmp_path: Path, wanted: int | str) -> None:
 
 
 @pytest.mark.parametrize(
-    "meta", [{"batch": None}, {"batch": {}}, {"batch": {"tokens": 7, "requests": []}}, {"batch": {"requests": [{"rows": 1}], "tokens": 1}}]
+    "meta",
+    [
+        {"batch": None},
+        {"batch": {}},
+        {"batch": {"tokens": 7, "requests": []}},
+        *({"batch": {"requests": [{"rows": rows}], "tokens": 1}} for rows in (1, ["0", 1], "01", {"0": 0, "1": 1})),
+        *({"batch": {"requests": [{"rows": [0, 1], "positions": at}], "tokens": 1}} for at in (1, ["0", 1], [0])),
+        {"batch": {"requests": [{"rows": [0, 1]}], "tokens": "1"}},
+    ],
 )
 def test_a_dump_without_requests(tmp_path: Path, meta: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="does not say which rows belong to which request"):

@@ -89,11 +89,16 @@ def _batch(dump: Path) -> dict[str, Any]:
     path = dump.with_name(layout.META)
     try:
         batch = json.loads(path.read_bytes()).get("batch")
-        if batch["requests"] and all(len(one["rows"]) == 2 for one in batch["requests"]) and batch["tokens"] is not None:
+        spans = [one["rows"] for one in batch["requests"]] + [one["positions"] for one in batch["requests"] if one.get("positions")]
+        if spans and all(map(_is_span, spans)) and type(batch["tokens"]) is int:
             return dict(batch)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         pass
     raise UsageError(f"{path} does not say which rows belong to which request (`batch`), so `request:` of the mapping file has no meaning")
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(bound) is int for bound in value)
 
 
 def _index(requests: Sequence[Any], wanted: int | str | None, tokens: bytes | None, length: int | None, dump: Path) -> int | None:

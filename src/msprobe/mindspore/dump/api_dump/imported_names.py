@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,8 @@ _PACKAGES = tuple(
     os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )  # what is installed is not the user's own
 _OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)).split(os.path.join("msprobe", "mindspore"))[0], "msprobe", "")
-_known: dict[str, tuple[ModuleType, bool]] = {}
+_known: dict[str, tuple[Callable[[], Any], bool]] = {}
+"""Name -> what gives the module that it was looked up for, which is not kept alive, and whether that is the user's own."""
 
 
 def imported_names(functions: Mapping[int, Any]) -> Iterator[tuple[ModuleType, str, Any]]:
@@ -23,9 +25,11 @@ def imported_names(functions: Mapping[int, Any]) -> Iterator[tuple[ModuleType, s
         functions: by the id of an object.
     """
     for name, module in list(sys.modules.items()):
+        if not isinstance(module, ModuleType):
+            continue
         known = _known.get(name)
-        if known is None or known[0] is not module:
-            known = _known[name] = (module, _is_the_users(name, module))
+        if known is None or known[0]() is not module:
+            known = _known[name] = (weakref.ref(module), _is_the_users(name, module))
         if not known[1]:
             continue
         for attribute, value in list(vars(module).items()):
@@ -34,10 +38,10 @@ def imported_names(functions: Mapping[int, Any]) -> Iterator[tuple[ModuleType, s
                 yield module, attribute, found
 
 
-def _is_the_users(name: str, module: Any) -> bool:
-    if not isinstance(module, ModuleType) or name.partition(".")[0] in ("mindspore", "msprobe"):
+def _is_the_users(name: str, module: ModuleType) -> bool:
+    if name.partition(".")[0] in ("mindspore", "msprobe"):
         return False
-    path = getattr(module, "__file__", None)
+    path = vars(module).get("__file__")  # a `__getattr__` of the module's own does not run
     if not isinstance(path, str):
         return name == "__main__"  # of a notebook
     path = os.path.abspath(path)
