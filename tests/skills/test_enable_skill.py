@@ -15,6 +15,7 @@ import yaml
 
 import warm_python
 from docs.documents import ROOT, Block, anchors, blocks, headings, links
+from msprobe.cli.main import main
 from msprobe.config import load_config
 from msprobe.instrument import fields
 
@@ -32,6 +33,9 @@ for data in torch.ones(3, 2, 4):
 """
 
 
+STAGES = (SKILL / "SKILL.md").read_text(encoding="utf-8")
+
+
 def _blocks(page: str, *languages: str) -> list[Block]:
     return [block for block in blocks(SKILL / page) if block.language in languages]
 
@@ -39,6 +43,7 @@ def _blocks(page: str, *languages: str) -> list[Block]:
 def test_the_commands_do_what_the_stages_say(tmp_path: Path) -> None:
     """Stages 3 to 7 on one script, in order: ask, show, write, try, take out again."""
     (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "config.json").write_text('{"dump_path": "./old", "level": "mix"}')
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     for name, command in (("python", warm_python.command()), ("msprobe", [sys.executable, "-m", "msprobe"])):
@@ -52,15 +57,57 @@ def test_the_commands_do_what_the_stages_say(tmp_path: Path) -> None:
             done = subprocess.run(
                 ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
             )
-            if line.startswith("msprobe "):
+            if line.startswith(("msprobe enable", "msprobe disable")):
                 answer = json.loads(done.stdout)
                 seen.append((answer["status"], done.returncode))
                 if answer["status"] == "tried":
                     assert all(check["ok"] for check in answer["checks"]), answer["checks"]
             else:
                 assert done.returncode == 0, done.stderr
-    assert seen == [("ask", 1), ("ready", 0), ("written", 0), ("tried", 0), ("ready", 0), ("written", 0)]
+    assert seen == [("ask", 1), ("ready", 0), ("ready", 0), ("written", 0), ("tried", 0), ("ready", 0), ("written", 0)]
+    assert [sorted(step.name for step in (tmp_path / name).iterdir()) for name in ("dump", "dump_second")] == [["step0", "step1"]] * 2
     assert (tmp_path / "train.py").read_text() == TRAIN
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_one_answer_at_a_time_leads_to_ready(
+    keep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stages 3 and 4 to the letter, for every answer that is offered: the option of each question takes it, and none of them fails."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN + "for data in torch.ones(3, 2, 4):\n    print(model(data))\n")
+    Path("config.json").write_text('{"dump_path": "./old", "level": "mix"}')
+    ways = [list[str]()]
+    ready = []
+    while ways:
+        given = ways.pop()
+        code = main(["enable", "train.py", "--json", "--environment", "skip", *given])
+        answer = json.loads(capsys.readouterr().out)
+        assert code == {"ask": 1, "ready": 0}[answer["status"]], answer["message"]
+        if answer["status"] == "ready":
+            ready.append(given)
+            continue
+        question = answer["questions"][0]
+        values = [choice["value"] for choice in question["choices"]] if question["id"] in ("task", "level") else [question["recommended"]]
+        if question["id"] == "existing_config":
+            values = ["keep" if keep else "overwrite"]
+        assert f"| `{question['id']}`" in STAGES or f"`{question['id']}`, " in STAGES or f", `{question['id']}`" in STAGES
+        assert question["option"] in STAGES
+        ways += [[*given, question["option"], value] for value in values]
+    assert ready and all(given[:4:2] == ["--candidate", "--existing-config"] for given in ready)
+    assert {len(given) for given in ready} == {4 if keep else 14}
+    assert (["--task", "nan_check"] in [given[4:6] for given in ready]) is not keep
+
+
+@pytest.mark.parametrize("path", [SKILL / "SKILL.md", SKILL / "zh" / "SKILL.md"], ids=["en", "zh"])
+def test_a_trainer_without_a_name_ends_where_the_skill_says(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from transformers import Trainer\nTrainer(model=1).train()\n")
+    assert main(["enable", str(script), "--json", "--environment", "skip"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["status"] == "failed" and answer["questions"] == [] and "msprobe run" in answer["message"]
+    text = path.read_text(encoding="utf-8")
+    assert "`Trainer(...).train()`" in text and "`trainer = Trainer(...)`" in text and "`msprobe run -- python train.py`" in text
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -116,7 +163,8 @@ def test_the_skill_is_one(path: Path) -> None:
 
 def test_the_recommended_values_are_those_of_the_command() -> None:
     """Stage 4's table against what `msprobe enable` recommends; the path is the user's own."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", (SKILL / "SKILL.md").read_text(encoding="utf-8"), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", STAGES.partition("## Stage 4")[2], re.MULTILINE))
     assert list(rows) == list(fields.FIELDS)
     for name in ("task", "level", "rank", "step"):
         assert f"`{fields.question(name, {}).recommended}`" in rows[name]
+    assert os.path.basename(fields.question("dump_path", {}).recommended or "") == "dump_path" and "`dump_path`" in rows["dump_path"]
