@@ -221,10 +221,14 @@ class Armed:
         return lambda done: self._stepped(before) if done else None
 
     def _optimizer_begins(self, *_: Any) -> None:
-        self._befores.append(self._made())
+        if not torch.compiler.is_compiling():
+            self._befores.append(self._made())
 
     def _optimizer_ends(self, *_: Any) -> None:
-        self._stepped(self._befores.pop() if self._befores else self._made())
+        if not torch.compiler.is_compiling():
+            self._stepped(self._befores.pop() if self._befores else self._made())
+        elif self._watch is not None:
+            self._watch.stepped = True  # traced with the step; a number would be guarded, and every step compiled anew
 
     def _made(self) -> int:
         return self._watch.optimizer_steps if self._watch is not None else 0
