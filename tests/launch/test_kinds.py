@@ -100,7 +100,6 @@ def test_a_compiled_step_of_an_optimizer_is_seen_and_not_compiled_again(runs: Ru
     without, done = runs.plain(*command), runs.recorded(*command, options=("--step", "11"))
     assert without.code == done.code == 0, done.err  # torch's own words on standard error carry the time
     assert without.out == done.out and done.steps() == ["step11"]
-    assert done.calls(11) == NET and "taken as model: Net" in done.said, "the optimizer's compiled graph is no model"
 
 
 def test_the_calls_of_a_closure_are_one_step(runs: Runs) -> None:

@@ -39,7 +39,7 @@ class Watch:
 
     Attributes:
         optimizer_steps: how many steps optimizers have made so far, but for compiled ones.
-        stepped: compiled steps of optimizers were made since the running step began; together they count as one.
+        stepped: where one step is enough, or steps were compiled: one was made since the running step began.
     """
 
     def __init__(self, armed: Armed) -> None:
@@ -410,7 +410,5 @@ class Watch:
 
 
 def _is_no_call(module: torch.nn.Module) -> bool:
-    """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, tracing, or what was traced."""
-    if torch_internals.is_compilers_graph(torch_internals.unwrap_compiled(module)):
-        return True
+    """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, or torch.fx tracing."""
     return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or torch_internals.is_traced()

@@ -366,12 +366,6 @@ def is_compiled(module: torch.nn.Module) -> bool:
     return module.__dict__.get("_compiled_call_impl") is not None or unwrap_compiled(module) is not module
 
 
-def is_compilers_graph(module: torch.nn.Module) -> bool:
-    """Whether torch.compile has made this module out of traced code, for a backend that runs it as it is."""
-    meta = getattr(module, "meta", None) if isinstance(module, torch.fx.GraphModule) else None
-    return isinstance(meta, dict) and "dynamo_compile_id" in meta
-
-
 def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
     """The module that `torch.compile` wrapped, or the module itself."""
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
