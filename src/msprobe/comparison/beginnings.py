@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe.comparison.arguments import argument_name
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, execution_order
 from msprobe.comparison.findings import Findings
+from msprobe.comparison.judging.accepted import are_integers
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.times import Advice
 from msprobe.errors import MsprobeException
@@ -32,12 +33,18 @@ def with_beginnings(findings: Findings, calls: Sequence[MeasuredCall], step: int
 
 
 def dtypes_of(call: MeasuredCall) -> tuple[str, str]:
-    """The dtypes of target and golden run where those of a call differ first."""
+    """The dtypes of target and golden run where those of a call differ first; widths of integers only where nothing else does."""
+    integers: tuple[str, str] | None = None
     for row in call.rows:
         ours, theirs = row.pair
-        if ours is not None and theirs is not None and dtypes_differ(row.pair):
+        if ours is None or theirs is None or not dtypes_differ(row.pair):
+            continue
+        if not are_integers(ours, theirs):
             return ours.dtype, theirs.dtype
-    raise ValueError(f"{call.name} has equal dtypes on both sides")
+        integers = integers or (ours.dtype, theirs.dtype)
+    if integers is None:
+        raise ValueError(f"{call.name} has equal dtypes on both sides")
+    return integers
 
 
 def advice(target: Path, golden: Path) -> Advice:

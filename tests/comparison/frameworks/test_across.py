@@ -242,6 +242,24 @@ def test_equal_integers_of_two_widths_agree(tmp_path: Path, capsys: pytest.Captu
     assert "int32" not in ran.out
 
 
+@pytest.mark.parametrize(
+    ("dtype", "first"), [("Float32", "Inputs equal, weight "), ("BFloat16", "The target computes in torch.bfloat16, ")]
+)
+def test_what_is_told_first_of_several_steps_is_no_width_of_integers(
+    dtype: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in range(2):
+        ours, theirs = tokens("Int32", "int64")
+        record = ms(3.0, dtype)
+        ours["Cell.embed.Embedding.forward.0"] = module([ours["Cell.embed.Embedding.forward.0"]["input_args"][0]], [record])
+        ours["Cell.fc.Dense.forward.0"] = module([record], [record], weight=ms(4.0 + 4.0 * step, dtype), bias=record)
+        theirs["Module.fc.Linear.forward.0"] = module([tensor(3.0)], [tensor(3.0)], weight=tensor(4.0), bias=tensor(3.0))
+        write_dump(tmp_path / "ms" / f"step{step}" / "rank0", ours, level="L0", framework="mindspore")
+        write_dump(tmp_path / "pt" / f"step{step}" / "rank0", theirs, level="L0")
+    ran = compare(tmp_path, tmp_path / "ms", tmp_path / "pt", capsys)
+    assert ran.out.startswith(first)
+
+
 @pytest.mark.parametrize(("ours", "theirs", "number"), [("Int32", "int64", 8), ("Int32", "float32", 9), ("Int32", "bool", 9)])
 def test_other_integers_or_no_integers_differ(
     ours: str, theirs: str, number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from msprobe.comparison.calls import Measured, MeasuredCall, measured_anew
+from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, measured_anew
 from msprobe.comparison.judging.values import unit_of
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.rows import Row
@@ -52,9 +52,11 @@ def _accept_integers(call: MeasuredCall, mode: str) -> MeasuredCall:
     if not call.dtype_differs:
         return call
     found = list(call.rows)
+    differs = False
     for index, (pair, measure) in enumerate(call.rows):
         ours, theirs = pair
         if ours is None or theirs is None or measure is None or not are_integers(ours, theirs):
+            differs = differs or dtypes_differ(pair)
             continue
         if mode == "md5":
             reason = OTHER_DTYPE.format(ours.dtype, theirs.dtype)
@@ -62,7 +64,7 @@ def _accept_integers(call: MeasuredCall, mode: str) -> MeasuredCall:
         elif measure.agreement is Agreement.ROUNDING and measure.size == 0.0:
             measure = measure._replace(agreement=Agreement.SAME)
         found[index] = Measured(pair, measure)
-    return measured_anew(call, found)
+    return measured_anew(call, found)._replace(dtype_differs=differs)
 
 
 def accept(calls: Sequence[MeasuredCall], mode: str) -> list[MeasuredCall]:
