@@ -155,7 +155,9 @@ def _needs(url: str, error: ImportError) -> str:
     package = _PACKAGES.get(protocol) or error.name or ""
     if package in _PACKAGES.values() and find_spec(package) is not None:
         cause = error.__cause__ or error
-        return f"{url} cannot be read: {package} is installed, and importing it failed: {type(cause).__name__}: {' '.join(str(cause).split())}"
+        return (
+            f"{url} cannot be read: {package} is installed, and importing it failed: {type(cause).__name__}: {' '.join(str(cause).split())}"
+        )
     how = f": pip install {package}" if package else f"; fsspec says: {' '.join(str(error).split())}"
     return f"{url} needs {package or 'a package'} besides fsspec for {protocol}://, which is not installed{how}"
 

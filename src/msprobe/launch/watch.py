@@ -246,7 +246,7 @@ class Watch:
         self.directories = [session.root]
         session.step.writer.meta["msprobe_run"] = {"models": [name_of(one) for one in models], "step_on": self._kind()}
         if len(self.steps) == 1:
-            if os.getpid() != os.getppid() and not self._atexit_registered:
+            if not self._atexit_registered:
                 self._register_end_of_child()
             tell("recording", models=named, step=number, root=session.root)
 
