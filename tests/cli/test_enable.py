@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from msprobe.cli.main import main
 from msprobe.config import load_config
+from msprobe.format import trial
 
 SCRIPT = """\
 import torch
@@ -116,6 +118,30 @@ def test_a_no_writes_nothing(script: Path, typed: Answers) -> None:
         assert enable(*FIELDS) == 0
     assert os.listdir() == ["train.py"]
     assert script.read_text() == ONE
+
+
+def test_after_an_empty_answer_the_answers_are_there_as_a_command(script: Path, typed: Answers, capsys: pytest.CaptureFixture[str]) -> None:
+    typed("tensor", "mix", "all", "0", "my dump", "")
+    assert enable("--config", "a.json", "--no-seed") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert os.listdir() == ["train.py"]
+    assert said[-2] == "nothing was written"
+    command = shlex.split(said[-1].partition(": ")[2])
+    assert main(command[1:]) == 0
+    assert json.loads(Path("a.json").read_text())["dump_path"] == "my dump"
+    assert "seed_all" not in script.read_text()
+
+
+@pytest.mark.parametrize("text", ["０，２、４-６", "[0，2、4－6]", "0,2,4-6"])
+def test_numbers_of_a_full_width_keyboard(text: str, script: Path) -> None:
+    assert enable("--yes", "--step", text) == 0
+    assert json.loads(Path("config.json").read_text())["step"] == [0, 2, "4-6"]
+
+
+@pytest.mark.parametrize("text", ["全部", "0,x"])
+def test_a_wrong_number_is_quoted_once(text: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = asked(capsys, "--step", text, code=2)["message"]
+    assert message.startswith(f"--step is {text!r}: ") and message.count("全部") < 2
 
 
 @pytest.mark.parametrize("at", range(3))
@@ -374,8 +400,7 @@ def test_a_configuration_elsewhere_is_named_in_full(script: Path, tmp_path: Path
     place = tmp_path / "a\u00e4 b"
     place.mkdir()
     asked(capsys, *FIELDS, "--config", str(place / "c.json"), "--write", code=0)
-    assert ascii(str(place / "c.json"))[1:-1] in script.read_text()
-    script.read_text().encode("ascii")
+    assert str(place / "c.json") in script.read_text(encoding="utf-8")
 
 
 def test_a_read_only_script(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -511,12 +536,51 @@ def test_trials(script: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert sorted(os.listdir()) == ["config.json", "train.py"]
 
 
+_DUMP = '{"task": "statistics", "level": "L1", "data": {"a": {}}}'
+_RECORDED = f"mkdir -p s/proc1; echo '{_DUMP}' > s/proc1/dump.json; echo '[INFO] dump.json is at s'"
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (f"echo '[INFO] {trial.ENDED}'; sleep 0.3; echo model > model.pt; exit 3", "the script had ended by itself then, with exit code 3"),
+        ("sleep 100", "then the script was ended by the trial"),
+    ],
+)
+def test_a_trial_says_who_ended_the_script(
+    then: str, said: str, script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msprobe.instrument.trial._OTHERS", 0.05)
+    asked(capsys, *FIELDS, "--write", code=0)
+    answer = asked(capsys, "--trial", "--", "sh", "-c", f"{_RECORDED}; {then}", code=0)
+    assert answer["message"].endswith(said), answer["message"]
+    assert os.path.exists("model.pt") == ("itself" in said)
+
+
+@pytest.mark.slow
+def test_an_enabled_script_says_when_it_has_come_to_its_end(script: Path) -> None:
+    """By this line a trial knows that it need not end the script."""
+    assert enable("--yes") == 0
+    environment = {**os.environ, trial.VARIABLE: os.path.abspath("elsewhere"), "MSPROBE_LOG_LEVEL": "1"}
+    done = subprocess.run([sys.executable, "train.py"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1].endswith(trial.ENDED)
+
+
+def test_the_configuration_is_the_one_that_the_script_names(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked(capsys, *FIELDS, "--write", "--config", "own.json", code=0)
+    answer = asked(capsys, "--trial", "--", "false", code=1)
+    assert answer["config"]["path"] == os.path.abspath("own.json") and answer["config"]["exists"]
+    script.write_text(script.read_text().replace('config_path="./own.json"', "config_path=OWN"))
+    assert asked(capsys, "--trial", "--", "false", code=1)["config"]["path"] is None
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         (["sh", "-c", "echo broken; exit 3"], "ended with exit code 3: broken"),
         (["sh", "-c", "sleep 100 & echo '[INFO] dump.json is at /x'; sleep 100"], "a step without calls was recorded"),
         (["sh", "-c", "sleep 100"], "no step was recorded within 1 seconds"),
+        (["sh", "-c", f"echo broken; echo '[INFO] {trial.ENDED}'; exit 3"], "ended with exit code 3: broken"),
         (["/nowhere/python"], "cannot be run"),
     ],
 )

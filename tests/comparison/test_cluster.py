@@ -126,12 +126,26 @@ def test_a_protocol_whose_package_is_not_installed(protocol: str, package: str, 
     def missing(url: str) -> None:
         raise ImportError("Install it\nto access it", name=package or None)
 
+    monkeypatch.setattr(remote, "find_spec", lambda name: None)
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
     with pytest.raises(UsageError) as caught:
         compare(f"{protocol}://bucket/run", f"{protocol}://bucket/run", tmp_path / "out")
     said = f"pip install {package}" if package else "a package besides fsspec for unknown://, which is not installed; fsspec says: "
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_package_that_is_installed_and_broken_is_not_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(url: str) -> None:
+        raise ImportError("Install s3fs to access S3") from ImportError("cannot import name 'x'\nfrom 'y'")
+
+    monkeypatch.setattr(remote, "find_spec", lambda name: name)
+    monkeypatch.setattr(fsspec.core, "url_to_fs", broken)
+    with pytest.raises(UsageError) as caught:
+        compare("s3://bucket/run", "s3://bucket/run", tmp_path / "out")
+    assert str(caught.value) == (
+        "s3://bucket/run cannot be read: s3fs is installed, and importing it failed: ImportError: cannot import name 'x' from 'y'"
+    )
 
 
 def test_on_a_cluster(tmp_path: Path, memory: Any, scheduler: str) -> None:

@@ -172,3 +172,39 @@ def test_the_configuration_of_an_enabled_script() -> None:
     assert config_of('debugger = PrecisionDebugger(config_path="./c.json")  # +msprobe 0000\n') == "./c.json"
     assert config_of("debugger = PrecisionDebugger(config_path='a\\'b \\xe4')  # +msprobe 0000\n") == "a'b ä"
     assert config_of("x = 1\n") is None
+
+
+@pytest.mark.parametrize(
+    ("coding", "written"),
+    [("utf-8", "采集.json"), ("gbk", "采集.json"), ("latin-1", "\\u91c7\\u96c6.json"), ("ascii", "\\u91c7\\u96c6.json")],
+)
+def test_the_path_is_written_in_its_own_characters_where_the_file_can_hold_them(coding: str, written: str, tmp_path: Path) -> None:
+    script, config = tmp_path / "script.py", tmp_path / "采集.json"
+    script.write_text(f"# coding: {coding}\n" + (HERE / "plain.py").read_text(encoding="utf-8"), encoding=coding)
+    planner = Planner(str(script))
+    answer = planner.answer(Options(str(script), given=dict(FIELDS), config=str(config), environment="skip"))
+    assert answer.status == "ready" and f'{written}")  # +msprobe' in answer.diff
+    assert planner.text is not None and planner.source.encoded(planner.text)
+    assert config_of(planner.text) == str(config)
+
+
+def test_marks_that_cannot_be_seen_are_escaped(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text((HERE / "plain.py").read_text(encoding="utf-8"))
+    answer = Planner(str(script)).answer(Options(str(script), given=dict(FIELDS), config=f"{tmp_path}/a\u202eb.json", environment="skip"))
+    assert "a\\u202eb.json" in answer.diff and "\u202e" not in answer.diff
+
+
+def test_the_choices_of_models_say_why_each_is_one(tmp_path: Path) -> None:
+    text = "import torch\nnetG, netD = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)\n"
+    text += "opt = torch.optim.SGD([*netG.parameters(), *netD.parameters()])\n"
+    text += "for x in torch.ones(2, 1):\n    netD(netG(x)).backward()\n    opt.step()\n"
+    (question,) = planned(text, tmp_path).questions
+    assert question.recommended == "netD,netG" and "commas between them or --model once for each" in question.text
+    assert {choice.text for choice in question.choices} == {"the script gives this name a model"}
+    assert question.recommended is not None
+    assert (
+        planned(text, tmp_path, models=[question.recommended]).models
+        == planned(text, tmp_path, models=["netD", "netG"]).models
+        == ["netD", "netG"]
+    )

@@ -137,6 +137,21 @@ for number, (x, y) in enumerate(batches(8)):
 finish(model)
 """
 
+COMPILED_OPTIMIZER = """
+import torch._dynamo
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step = torch.compile(lambda: optimizer.step(), backend=lambda graph, _: graph.forward)
+for number, (x, y) in enumerate(batches(12)):
+    torch._dynamo.config.error_on_recompile = number < 11  # in a recorded step it runs eagerly
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    step()
+    model.zero_grad()
+    show(loss)
+finish(model)
+"""
+
 LBFGS = """
 model = Net()
 optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)

@@ -94,6 +94,14 @@ def test_a_step_inside_of_a_step_is_not_counted_twice(runs: Runs) -> None:
     assert [done.calls(step) for step in range(4)] == [calls(2)] * 4
 
 
+@pytest.mark.slow
+def test_a_compiled_step_of_an_optimizer_is_seen_and_not_compiled_again(runs: Runs) -> None:
+    command = [*runs.client, runs.script(programs.COMPILED_OPTIMIZER)]
+    without, done = runs.plain(*command), runs.recorded(*command, options=("--step", "11"))
+    assert without.code == done.code == 0, done.err  # torch's own words on standard error carry the time
+    assert without.out == done.out and done.steps() == ["step11"]
+
+
 def test_the_calls_of_a_closure_are_one_step(runs: Runs) -> None:
     done = runs.both(programs.LBFGS)
     assert [done.calls(step) for step in range(2)] == [calls(3)] * 2 and len(done.steps()) == 2

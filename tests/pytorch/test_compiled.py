@@ -275,3 +275,7 @@ def test_a_scripted_model_is_named_in_the_closing_line(tmp_path: Path, told: Any
     (closing,) = [line for line in told() if line.startswith("[step 0]")]
     assert "a scripted module takes no hooks" in closing
     assert "Module.1.Linear.forward.0" in Run(tmp_path / "dump").step().data
+    session.start(model[:1])
+    torch.relu(model[:1](torch.ones(1, 4)))
+    session.step()
+    assert any(line.startswith("[step 1]") and line.endswith("no module inside of the model can be watched") for line in told())

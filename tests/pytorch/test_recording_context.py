@@ -7,9 +7,11 @@ import functools
 import inspect
 import logging
 import os
+import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ import torch.nn as nn
 from capturing import Run, configured
 
 from msprobe.errors import UsageError
-from msprobe.pytorch import PrecisionDebugger, torch_internals
+from msprobe.pytorch import PrecisionDebugger, recording_context, torch_internals
 
 
 def net(width: int = 3) -> nn.Sequential:
@@ -154,6 +156,57 @@ def test_ctrl_c_while_a_step_begins_or_ends(
             model(X)
     assert session.number == first + 2 and not session.on
     assert [linears(run, step) for step in run.steps] == [1] * len(run.steps)
+
+
+def interrupted_at(line: int, source: str, enters: bool, block: Callable[[], Any], recording: Any) -> bool:
+    """Whether there was such a line of a source file, counted from 1, while a block is entered or left: there Ctrl-C comes."""
+    count = 0
+
+    def local(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        outermost = frame.f_code.co_name in ("__exit__", "end")  # where nothing can be done yet, as in any context manager
+        if event == "line" and (frame.f_lineno > frame.f_code.co_firstlineno + 10 or not outermost):
+            count += 1
+            if count == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return local
+
+    def trace(frame: FrameType, _event: str, _: Any) -> Any:
+        return local if frame.f_code.co_filename == source else None
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(trace if enters else None)
+        with recording:
+            sys.settrace(None)
+            block()
+            sys.settrace(None if enters else trace)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("enters", [True, False])
+def test_ctrl_c_in_any_line_of_record_itself(debugger: PrecisionDebugger, enters: bool, by_hand: bool) -> None:
+    model = net()
+    session = PrecisionDebugger._session
+    assert session is not None
+    line, hit = 0, True
+    while hit:
+        line += 1
+        if by_hand:
+            debugger.start(model)
+        hit = interrupted_at(line, recording_context.__file__, enters, lambda: model(X), debugger.record(model))
+        assert session.on is by_hand and session.recordings.of_this_thread() == 0, line
+        if by_hand:
+            debugger.stop()
+            debugger.step()
+        assert not model[0]._forward_hooks and not torch_internals.modes_of_this_thread(torch.overrides.TorchFunctionMode), line
+    assert line > 10
 
 
 def test_a_wrong_model_is_told_and_nothing_stays_open(debugger: PrecisionDebugger, run: Run) -> None:

@@ -44,6 +44,6 @@ def test_records(value: Any, record: dict[str, Any]) -> None:
     assert found is not None and type(found["value"]) in PLAIN
 
 
-@pytest.mark.parametrize("value", [None, object(), [1], {}, slice(1), Liar()])
+@pytest.mark.parametrize("value", [None, object(), [1], {}, slice(1), Liar()], ids=["none", "object", "list", "dict", "slice", "liar"])
 def test_all_else_is_not_known_here(value: Any) -> None:
     assert plain_record(value, type(value)) is None

@@ -76,19 +76,20 @@ def test_why_there_is_nothing(
 
 
 @pytest.mark.parametrize(
-    ("level", "hooked", "said"),
+    ("level", "hooked", "skipped", "said"),
     [
-        ("mix", 0, "; no module was recorded: the model holds no modules (a model itself is not recorded, only what is inside it)"),
-        ("mix", 1, ""),
-        ("L1", 0, ""),
+        ("mix", 0, 0, "; no module was recorded: the model holds no modules (a model itself is not recorded, only what is inside it)"),
+        ("mix", 0, 1, "; no module was recorded: no module inside of the model can be watched"),
+        ("mix", 1, 1, ""),
+        ("L1", 0, 0, ""),
     ],
 )
 def test_a_model_without_modules_inside_is_told_where_apis_were_recorded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, hooked: int, said: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, hooked: int, skipped: int, said: str
 ) -> None:
     step = begun(tmp_path, level=level)
     step.tally.calls = step.tally.apis = 2
-    step.tally.modules_hooked = hooked
+    step.tally.modules_hooked, step.tally.modules_skipped = hooked, skipped
     severity, line = ended(step, caplog)[0]
     assert severity == logging.INFO
     assert line.endswith(f" ms{said}; more")

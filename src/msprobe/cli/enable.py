@@ -160,7 +160,7 @@ def _for_person(arguments: argparse.Namespace, options: Options) -> int:
         _show_config(answer)
         show_notes(answer.notes)
         if not options.yes and not agreed("Write this?"):
-            show([Line("nothing was changed")])
+            show([Line("nothing was written"), Line(f"to write it without these questions: {_again(arguments, options)}", "dim")])
             return EXIT_OK
         write(planner, answer, options.python)
         show([*(Line(f"written: {path}", "good") for path in answer.written), *(Line(check.text) for check in answer.checks)])
@@ -204,6 +204,26 @@ def _try(arguments: argparse.Namespace, answer: Answer, planner: Planner, say: o
 def _command(arguments: argparse.Namespace) -> list[str]:
     given: list[str] = arguments.command
     return given or [arguments.python, arguments.script]
+
+
+def _again(arguments: argparse.Namespace, options: Options) -> str:
+    """The command that gives all answers that were given so far."""
+    words = ["msprobe", "enable", arguments.script]
+    for name, text in options.given.items():
+        words += [f"--{name.replace('_', '-')}", text]
+    if options.config != "./config.json":
+        words += ["--config", options.config]
+    for option, value in (
+        ("--existing-config", options.existing),
+        ("--candidate", options.candidate),
+        ("--environment", options.environment),
+        *(("--model", name) for name in options.models or ()),
+    ):
+        words += [option, value] if value is not None else []
+    words += ["--no-seed"] if not options.seed else []
+    words += ["--python", options.python] if options.python != sys.executable else []
+    command = ["--", *arguments.command] if arguments.command else []
+    return shlex.join([*words, "--yes", *(["--trial"] if arguments.trial else []), *command])
 
 
 def _with(options: Options, question: Question, text: str) -> Options:

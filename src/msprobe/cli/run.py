@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ids(text: str) -> list[int | str]:
-    parts = [part.strip() for part in text.split(",")]
+    from msprobe.config.values import typed_numbers
+
+    parts = [part.strip() for part in typed_numbers(text).split(",")]
     if not all(re.fullmatch(r"[0-9]+(-[0-9]+)?", part) for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r}: must be numbers and ranges with commas between them, as in 0,2-3")
     return [int(part) if part.isdigit() else part for part in parts]

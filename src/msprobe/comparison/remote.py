@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -152,6 +153,11 @@ def _needs(url: str, error: ImportError) -> str:
     """What fsspec lacks for a protocol: it knows the package by name, and says so in words of its own."""
     protocol = url.partition(":")[0]
     package = _PACKAGES.get(protocol) or error.name or ""
+    if package in _PACKAGES.values() and find_spec(package) is not None:
+        cause = error.__cause__ or error
+        return (
+            f"{url} cannot be read: {package} is installed, and importing it failed: {type(cause).__name__}: {' '.join(str(cause).split())}"
+        )
     how = f": pip install {package}" if package else f"; fsspec says: {' '.join(str(error).split())}"
     return f"{url} needs {package or 'a package'} besides fsspec for {protocol}://, which is not installed{how}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
@@ -111,6 +112,13 @@ _ID_SCHEMA = {
         {"type": "string", "pattern": r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?$"},
     ]
 }
+
+
+def typed_numbers(text: str) -> str:
+    """What was typed as numbers, with the digits, commas and signs of a full-width keyboard as the plain ones that they stand for."""
+    return unicodedata.normalize("NFKC", text.replace("\u3001", ","))
+
+
 Ids: TypeAlias = tuple[Annotated[range, PlainValidator(parse_ids), WithJsonSchema(_ID_SCHEMA)], ...]
 Names: TypeAlias = tuple[StrictStr, ...]
 

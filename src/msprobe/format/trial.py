@@ -10,6 +10,9 @@ from typing import Any
 VARIABLE = "MSPROBE_TRIAL"
 """Environment variable: the directory that the dump goes to, absolute."""
 
+ENDED = "the script has come to its end"
+"""What a process of a trial logs when its interpreter ends: msprobe enable lets it end by itself."""
+
 _DONE = re.compile(r"\b(?:dump|debug)\.json is at (.+)")
 
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from msprobe.config.available import built
 from msprobe.config.loading import PACKAGED
-from msprobe.config.values import LEVELS, TASKS_OF, Ids, nearest, one_of
+from msprobe.config.values import LEVELS, TASKS_OF, Ids, nearest, one_of, typed_numbers
 from msprobe.errors import UsageError
 from msprobe.instrument.answer import Choice, Question
 
@@ -80,7 +80,7 @@ def read(name: str, text: str) -> Any:
 
 def _ids(name: str, text: str) -> list[int | str]:
     """`all` and `[]`: every one. `0,1`, `4-6`, `[0, "4-6"]`: these."""
-    bare = text.strip().strip("[]")
+    bare = typed_numbers(text).strip().strip("[]")
     if bare.strip().lower() in ("", "all"):
         return []
     parts = [part.strip().strip("\"'") for part in bare.split(",")]
@@ -90,7 +90,8 @@ def _ids(name: str, text: str) -> list[int | str]:
     except ValidationError as error:
         first = error.errors()[0]
         wrong = value[first["loc"][0]] if first["loc"] and isinstance(first["loc"][0], int) else text
-        raise UsageError(f"{OPTIONS[name]} is {text!r}: {wrong!r} {first['msg']}; allowed: all, or such as 0,1 or 4-6") from None
+        which = "" if wrong == bare.strip() else f"{wrong!r} "
+        raise UsageError(f"{OPTIONS[name]} is {text!r}: {which}{first['msg']}; allowed: all, or such as 0,1 or 4-6") from None
     return value
 
 

@@ -45,19 +45,31 @@ def names_for(tree: Tree) -> Names:
     )
 
 
-def header(tree: Tree, roles: Roles, names: Names, config_path: str, *, seed: bool, integration: str | None) -> Insert:
-    """The import, `seed_all()` and the debugger, behind the imports. The path is written in ASCII, whatever the file's encoding."""
+def header(
+    tree: Tree, roles: Roles, names: Names, config_path: str, *, seed: bool, integration: str | None, encoding: str = "ascii"
+) -> Insert:
+    """The import, `seed_all()` and the debugger, behind the imports. Where `encoding`, the file's, cannot hold the path, it is escaped."""
     imported = [_as("PrecisionDebugger", names.precision_debugger), *([_as("seed_all", names.seed_all)] if seed else [])]
     lines = [EXPLAINED, f"from msprobe.pytorch import {', '.join(imported)}"]
     if integration is not None:
         lines.append(f"from msprobe.integrations.{integration} import {_as('MsprobeCallback', names.callback)}")
     if seed:
         lines.append(f"{names.seed_all}()")
-    quoted = ascii(config_path)
+    quoted = _quoted(config_path, encoding)
     if '"' not in quoted:
         quoted = f'"{quoted[1:-1]}"'
     lines.append(f"{names.debugger} = {names.precision_debugger}(config_path={quoted})")
     return Insert(_behind_imports(tree, roles), "", tuple(lines))
+
+
+def _quoted(path: str, encoding: str) -> str:
+    """The path as a literal of Python, in its own characters where the file can hold them."""
+    quoted = repr(path)  # escapes what cannot be seen, such as marks that turn the direction of writing
+    try:
+        quoted.encode(encoding)
+    except UnicodeError:
+        return ascii(path)
+    return quoted
 
 
 def _as(name: str, here: str) -> str:

@@ -55,7 +55,10 @@ class Planner:
         answer.config["exists"] = os.path.lexists(options.config)
         if self.script is None:
             answer.status = "already"
-            config = config_of(self.source.text) or "its configuration"
+            named = config_of(self.source.text)
+            answer.config["path"] = None if named is None else os.path.abspath(named)
+            answer.config["exists"] = None if named is None else os.path.lexists(named)
+            config = named or "its configuration"
             answer.message = (
                 f"{self.source.shown} is enabled already: change {config} for what is recorded; for other lines, {answer.off} first"
             )
@@ -158,8 +161,10 @@ class Planner:
         names = [name for name in candidate.models if name not in unbound]
         answer.notes += [f"{name} has no value where recording starts, so it is not given to start()" for name in unbound]
         if len(names) > 1 and not options.yes:
-            text = "Several models are called there. Which are recorded? All of them may be named."
-            choices = tuple(Choice(name, self.script.roles.models.get(name, "called")) for name in names)
+            text = (
+                "Several models are called there. Which are recorded? All may be named, with commas between them or --model once for each."
+            )
+            choices = tuple(Choice(name, _WHY_MODEL[self.script.roles.models.get(name, "called")]) for name in names)
             answer.questions.append(Question("models", "--model", text, choices, ",".join(names), many=True))
             return None
         if len(names) > 1:
@@ -229,6 +234,16 @@ class Planner:
                 "gradients are accumulated here: one step of the recording is one step of the optimizer, with all iterations that led to it"
             )
 
+
+_WHY_MODEL = {
+    "assigned": "the script gives this name a model",
+    "parameters": "its parameters() go to an optimizer",
+    "switched": "the script calls its train() or eval()",
+    "argument": "a function of the script takes it as an argument, and calls it as a model",
+    "deepspeed": "DeepSpeed's engine",
+    "called": "called in what is recorded",
+}
+"""How the script shows that a name is a model's."""
 
 _ORDER = ("environment", "candidate", "models", "existing_config", *fields.FIELDS)
 

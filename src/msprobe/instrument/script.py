@@ -74,9 +74,9 @@ class Script:
         self.check_name(candidate)
         integration = None if candidate.trainer is None else candidate.trainer.kind
         edits = Placing(self.tree, self._calls, candidate, self._names).edits(models)
-        text = apply(
-            self.source.text, [header(self.tree, self.roles, self._names, config_path, seed=seed, integration=integration), *edits]
-        )
+        encoding = self.source.encoding
+        head = header(self.tree, self.roles, self._names, config_path, seed=seed, integration=integration, encoding=encoding)
+        text = apply(self.source.text, [head, *edits])
         check_syntax(text, f"{self.source.shown} with the lines in it")
         if undo(text).text != self.source.text:
             raise UsageError(f"{self.source.shown}: lines put in here could not be taken out again; put them in by hand")

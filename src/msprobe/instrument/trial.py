@@ -19,7 +19,7 @@ from msprobe.format import layout, reader, trial
 from msprobe.instrument.answer import Check
 
 _PATIENCE = 10.0
-"""Seconds that the script has to end after SIGTERM."""
+"""Seconds that the script has to end, after SIGTERM or after its last line."""
 _OTHERS = 0.5
 """Seconds that other processes of the script have to end the same step."""
 
@@ -67,12 +67,12 @@ def _run(command: Sequence[str], directory: str, seconds: float, say: Callable[[
     finally:
         stopped = process.poll() is None
         _end(process)
-    how = "then the script was ended" if stopped else f"the script ended with exit code {process.returncode}"
     if step is not None:
-        return _looked_at(step, how)
+        by_itself = f"the script had ended by itself then, with exit code {process.returncode}"
+        return _looked_at(step, "then the script was ended by the trial" if stopped else by_itself)
     if ended == "time":
         return Check("trial", False, f"no step was recorded within {seconds:.0f} seconds (--trial-timeout gives it more)")
-    return Check("trial", False, f"no step was recorded; {how}: {_last_words(last)}")
+    return Check("trial", False, f"no step was recorded; the script ended with exit code {process.returncode}: {_last_words(last)}")
 
 
 def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
@@ -97,9 +97,13 @@ def _follow(lines: queue.Queue[str | None], last: deque[str], until: float, say:
         if line is None:
             return "end", step
         say(line)
-        last.append(line)
+        ends = line.endswith(trial.ENDED)
+        if not ends:
+            last.append(line)
         if step is None and (step := trial.recorded(line)) is not None:
             until = min(until, time.monotonic() + _OTHERS)
+        elif step is not None and ends:
+            until = max(until, time.monotonic() + _PATIENCE)  # it has done all that it does, and is about to end by itself
 
 
 def _end(process: subprocess.Popen[str]) -> None:

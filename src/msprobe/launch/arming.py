@@ -70,7 +70,13 @@ class Armed:
 
     def on(self) -> None:
         """Watch from now on."""
-        self._hooks = [register_optimizer_step_pre_hook(self._optimizer_begins), register_optimizer_step_post_hook(self._optimizer_ends)]
+        if self.orders.optimizer_steps == 1:
+            self._hooks = [register_optimizer_step_post_hook(self._optimizer_stepped)]
+        else:
+            self._hooks = [
+                register_optimizer_step_pre_hook(self._optimizer_begins),
+                register_optimizer_step_post_hook(self._optimizer_ends),
+            ]
         for exchange in (self._module, self._added, self._scaler, self._compile):
             exchange.on()
         if hasattr(os, "register_at_fork"):
@@ -220,11 +226,21 @@ class Armed:
         before = self._made()
         return lambda done: self._stepped(before) if done else None
 
+    def _optimizer_stepped(self, *_: Any) -> None:
+        """torch.compile traces this with the step: a number would be guarded, and every step compiled anew."""
+        watch = self._watch
+        if watch is not None:
+            watch.stepped = True
+
     def _optimizer_begins(self, *_: Any) -> None:
-        self._befores.append(self._made())
+        if not torch.compiler.is_compiling():
+            self._befores.append(self._made())
 
     def _optimizer_ends(self, *_: Any) -> None:
-        self._stepped(self._befores.pop() if self._befores else self._made())
+        if not torch.compiler.is_compiling():
+            self._stepped(self._befores.pop() if self._befores else self._made())
+        else:
+            self._optimizer_stepped()
 
     def _made(self) -> int:
         return self._watch.optimizer_steps if self._watch is not None else 0

@@ -38,13 +38,15 @@ class Watch:
     """What is recorded in this process, from the first call of a module that may be a model.
 
     Attributes:
-        optimizer_steps: how many steps optimizers have made so far.
+        optimizer_steps: how many steps optimizers have made so far, but for compiled ones.
+        stepped: where one step is enough, or steps were compiled: one was made since the running step began.
     """
 
     def __init__(self, armed: Armed) -> None:
         self._armed = armed
         self._orders = armed.orders
         self.optimizer_steps = 0
+        self.stepped = False
         self._began_at = 0
         """How many there were when the running step began."""
         self._optimizers_seen = 0
@@ -149,7 +151,7 @@ class Watch:
             self._begin("training", self._known_models())
 
     def _is_over(self) -> bool:
-        return self.optimizer_steps - self._began_at >= self._orders.optimizer_steps
+        return self.optimizer_steps - self._began_at + self.stepped >= self._orders.optimizer_steps
 
     def _in_forwards(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
         if self._open is not None and self._part is not None and module is not root:
@@ -228,7 +230,7 @@ class Watch:
             self._armed.watch_step(type(optimizer))  # torch.compile takes torch's own hooks off
         number = session.number
         self._tell_names(models, number)
-        self._open, self._began_at = kind, self.optimizer_steps
+        self._open, self._began_at, self.stepped = kind, self.optimizer_steps, False
         model = models[0] if len(models) == 1 else models
         with session.lock:
             self._contained(lambda: session.start(model, None, None))
@@ -244,7 +246,7 @@ class Watch:
         self.directories = [session.root]
         session.step.writer.meta["msprobe_run"] = {"models": [name_of(one) for one in models], "step_on": self._kind()}
         if len(self.steps) == 1:
-            if os.getpid() != os.getppid() and not self._atexit_registered:
+            if not self._atexit_registered:
                 self._register_end_of_child()
             tell("recording", models=named, step=number, root=session.root)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,8 @@ def _session(config_path: str | None, arguments: dict[str, Any], told: bool = Fa
     """
     orders = os.environ.get(isolation.VARIABLE)
     if not orders:
+        if os.environ.get(trial.VARIABLE):
+            atexit.register(logger.info, trial.ENDED)
         return Session(LiveConfig(config_path, trial.limited(arguments), told))
     from msprobe.pytorch.load.isolating import IsolatedSession
 

@@ -42,19 +42,20 @@ class OpenRecordings:
     def __init__(self, session: Session, contained: Callable[[Callable[[], None]], None]) -> None:
         self._session = session
         self._contained = contained
-        self._open = 0
         self._threads: dict[int, int] = {}
+        """How many are open, by the thread that has entered them."""
         self._model: Any = None
         self._number = 0
-        self._by_hand = False
+        self._by_hand = True
+        """Nothing is to be switched off: none is open, or start() was called before the first one."""
         self.begins = False
         """Whether it is a record() that calls start() now."""
         self._told: set[str] = set()
 
     def enter(self, model: Any, start: Callable[[], None]) -> None:
         """One more; the first calls `start`. Nothing is counted if that raises."""
-        session = self._session
-        if self._open:
+        session, thread = self._session, threading.get_ident()
+        if self._threads:
             self._contained(lambda: self._join(model))
         else:
             self._by_hand = session.on
@@ -64,17 +65,27 @@ class OpenRecordings:
             self.begins = True
             try:
                 start()
-            except MsprobeException:
-                raise
-            except BaseException:  # Ctrl-C, or a signal handler's: the block will not run, and nobody else would switch it off
-                if not self._by_hand:
-                    self._contained(session.stop)
-                raise
             finally:
                 self.begins = False
-        self._open += 1
-        thread = threading.get_ident()
         self._threads[thread] = self._threads.get(thread, 0) + 1
+
+    def of_this_thread(self) -> int:
+        """How many this thread has entered and not left. Needs no lock."""
+        return self._threads.get(threading.get_ident(), 0)
+
+    def cut_off(self, before: int) -> None:
+        """The user's exception came while one was entered: its block will not run, and nobody else would switch it off.
+
+        Args:
+            before: what `of_this_thread` was before that.
+        """
+        self.begins = False
+        if before:
+            self._threads[threading.get_ident()] = before
+        else:
+            self._threads.pop(threading.get_ident(), None)
+        if not self._threads and not self._by_hand:
+            self._contained(self._session.stop)
 
     def _join(self, model: Any) -> None:
         session = self._session
@@ -92,21 +103,25 @@ class OpenRecordings:
 
     def leave(self, stop: Callable[[], None], step: Callable[[], None]) -> None:
         """One less; the last calls `stop` and `step`."""
-        if not self._open:
+        if not self._threads:
             return  # the debugger has been made anew since
-        self._open -= 1
         thread = threading.get_ident()
-        here = self._threads.pop(thread, 1) - 1
-        if here > 0:
-            self._threads[thread] = here
-        if self._open:
-            if here <= 0:
-                self._contained(self._leave_thread)
+        owner = thread if thread in self._threads else next(iter(self._threads))
+        left = self._threads[owner] - 1
+        if not left and len(self._threads) == 1:
+            if self._by_hand:
+                self._close()
+            else:
+                self._end(stop, step)
             return
-        self._threads.clear()
-        self._model = None
-        if self._by_hand:
-            return
+        if left:
+            self._threads[owner] = left
+        else:
+            del self._threads[owner]
+        if thread not in self._threads:
+            self._contained(self._leave_thread)
+
+    def _end(self, stop: Callable[[], None], step: Callable[[], None]) -> None:
         session = self._session
         try:
             stop()
@@ -115,6 +130,23 @@ class OpenRecordings:
         except BaseException:  # Ctrl-C, or a signal handler's, in the middle of it
             self._contained(session.end_step if session.number == self._number else session.stop)
             raise
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._threads.clear()
+        self._model = None
+        self._by_hand = True
+
+    def left(self, before: int | None) -> None:
+        """The user's exception came while one was left: that is done now, if nothing was.
+
+        Args:
+            before: what `of_this_thread` was before that; None: that was not known yet.
+        """
+        here = self.of_this_thread()
+        if here and before in (here, None):
+            self._contained(lambda: self.leave(self._session.stop, self._session.end_step))
 
     def _leave_thread(self) -> None:
         """Others record on; what this thread does from here on belongs to nobody."""
@@ -148,14 +180,13 @@ class Recording:
         self._more = (token_range, rank_id)
 
     def __enter__(self) -> type[PrecisionDebugger]:
-        self.begin(self._model)
-        return self._debugger
+        return self.begin(self._model)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.end(error)
 
-    def begin(self, model: Any) -> None:
-        """Enter with this model.
+    def begin(self, model: Any) -> type[PrecisionDebugger]:
+        """Enter with this model; gives the debugger.
 
         Raises:
             UsageError: as start().
@@ -163,14 +194,24 @@ class Recording:
         debugger = self._debugger
         if torch_internals.is_compiling():
             debugger.start(model)  # does nothing there, and says so
-            return
+            return debugger
         if not is_settled(model):
             raise UsageError(
                 f"with record(model): model is {model!r}; only above a function (@debugger.record(...)) may it be a name or a function"
             )
         session = debugger._current()
-        with session.lock:
-            session.recordings.enter(model, lambda: debugger.start(model, *self._more))
+        recordings = session.recordings
+        before = recordings.of_this_thread()
+        try:
+            with session.lock:
+                recordings.enter(model, lambda: debugger.start(model, *self._more))
+            return debugger
+        except MsprobeException:
+            raise
+        except BaseException:  # Ctrl-C, or a signal handler's
+            with session.lock:
+                recordings.cut_off(before)
+            raise
 
     def end(self, error: BaseException | None = None) -> None:
         """Leave; `error` is what the user's code has raised. Nothing of ours takes its place."""
@@ -180,13 +221,19 @@ class Recording:
         session = debugger._session
         if session is None:
             return
+        recordings, before = session.recordings, None
         try:
+            before = recordings.of_this_thread()
             with session.lock:
-                session.recordings.leave(debugger.stop, debugger.step)
+                recordings.leave(debugger.stop, debugger.step)
         except MsprobeException as ours:
             if error is None:
                 raise
             logger.warning(str(ours))
+        except BaseException:  # Ctrl-C, or a signal handler's
+            with session.lock:
+                recordings.left(before)
+            raise
 
     def __call__(self, function: F | None = None, *more: Any, **others: Any) -> F:
         """The same function, each call of which is recorded as one step.

@@ -60,6 +60,8 @@ class StepOfCalls(Step):
         return f"; no {self.MODULE} was recorded: {self._none_inside()}"
 
     def _none_inside(self) -> str:
+        if self.tally.modules_skipped:
+            return f"no {self.MODULE} inside of the model can be watched"
         return f"the model holds no {self.MODULE}s (a model itself is not recorded, only what is inside it)"
 
     def _why_nothing(self) -> str:

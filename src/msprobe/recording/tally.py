@@ -15,6 +15,7 @@ class Tally:
         lost: of what belongs on the disk, how much was not recorded or not written; known when the step is over.
         modules: prefixes of the modules (cells) of which a call was recorded.
         modules_hooked: how many were watched.
+        modules_skipped: how many could not be watched.
     """
 
     tensors: int = 0
@@ -24,3 +25,4 @@ class Tally:
     lost: int = 0
     modules: set[str] = field(default_factory=set)
     modules_hooked: int = 0
+    modules_skipped: int = 0

@@ -173,6 +173,7 @@ class ModuleRecorder:
     def skipped_module(self, name: str, reason: str) -> None:
         """A module that takes no hooks."""
         if self.step is not None:
+            self.step.tally.modules_skipped += 1
             self.step.report(name, reason)
 
     def _unwind(self, step: StepRecord, depth: int) -> None:
