@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,12 @@ def test_the_sentence_in_place_of_a_first_difference(page: str) -> None:
     )
     assert f"Values agree up to rounding; {reason}" in page
     assert _WORDS["dtype"] == (reason.one, reason.many)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=["en", "zh"])
+def test_a_printed_sample_has_the_words_of_its_mode(page: Path) -> None:
+    """Nothing runs what was printed for a reader's own model; under four statistics stands how far these are apart."""
+    text = page.read_text(encoding="utf-8")
+    table = r"^ +Max +Min +Mean +Norm\n +target .*\n +golden .*\n"
+    below = re.findall(table + r" +(\D+?) [\d.]", text, re.MULTILINE)
+    assert below and set(below) == {"largest difference of these"}

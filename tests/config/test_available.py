@@ -44,6 +44,17 @@ def test_arguments_are_refused_too(problems: Problems) -> None:
     assert problems(level="L2")[0].startswith('argument "level" is "L2": recording PyTorch\'s kernels')
 
 
+def test_what_is_unknown_is_offered_only_what_can_be_used(problems: Problems) -> None:
+    assert problems({"task": "tensr", "level": "L5"}) == [
+        'config.json: "task" is "tensr": must be "statistics", "tensor", "structure" or "nan_check"; did you mean "tensor"?',
+        'config.json: "level" is "L5": must be "L0", "L1", "mix" or "debug"',
+    ]
+    assert problems({"task": "none", "level": "L5"}, framework="mindspore") == [
+        'config.json: "task" is "none": must be "statistics", "tensor", "structure", "overflow_check" or "exception_dump"',
+        'config.json: "level" is "L5": must be "L0", "L1", "L2", "mix" or "debug"',
+    ]
+
+
 def test_only_what_is_there_is_recommended(problems: Problems) -> None:
     assert problems({"task": "acc_check"}) == [
         'config.json: "task" is "acc_check": task acc_check is not available yet: use "statistics", "tensor", "structure" or "nan_check"'

@@ -16,7 +16,7 @@ Problems = Callable[..., list[str]]
 
 pytestmark = pytest.mark.usefixtures("all_built")
 
-TASKS = 'must be "statistics", "tensor", "structure", "acc_check", "nan_check", "overflow_check" or "exception_dump"'
+TASKS = 'must be "statistics", "tensor", "structure", "acc_check" or "nan_check"'
 LEVELS = 'must be "L0", "L1", "L2", "mix" or "debug"'
 RISKS = 'must be "ALL", "CORE" or "FOCUS"'
 NUMBER = 'must be a whole number such as 3, or a range such as "4-6"'

@@ -26,6 +26,21 @@ def test_links_lead_to_something(document: Path) -> None:
     assert not dead
 
 
+@pytest.mark.parametrize("document", sorted((ROOT / "docs" / "zh").rglob("*.md")), ids=_name)
+def test_a_translation_links_translations(document: Path) -> None:
+    """A page of the same name is linked on purpose: it says that it is the original."""
+    docs = ROOT / "docs"
+    english = []
+    for target in links(document):
+        file = (document.parent / target.partition("#")[0]).resolve()
+        if "://" in target or not file.is_relative_to(docs) or file.is_relative_to(docs / "zh"):
+            continue
+        twin = docs / "zh" / file.relative_to(docs)
+        if twin.exists() and twin != document:
+            english.append(target)
+    assert english == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_every_block_says_what_it_is(document: Path) -> None:
     """A block without a language would be run by nobody and noticed by nobody."""

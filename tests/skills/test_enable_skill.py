@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,9 @@ import yaml
 
 import warm_python
 from docs.documents import ROOT, Block, anchors, blocks, headings, links
-from msprobe.cli.main import main
+from msprobe.cli.main import COMMANDS, Parser, main
 from msprobe.config import load_config
+from msprobe.errors import UsageError
 from msprobe.instrument import fields
 
 SKILL = ROOT / "skills" / "accuracy" / "msprobe-dump-enable"
@@ -108,6 +111,37 @@ def test_a_trainer_without_a_name_ends_where_the_skill_says(path: Path, tmp_path
     assert answer["status"] == "failed" and answer["questions"] == [] and "msprobe run" in answer["message"]
     text = path.read_text(encoding="utf-8")
     assert "`Trainer(...).train()`" in text and "`trainer = Trainer(...)`" in text and "`msprobe run -- python train.py`" in text
+
+
+def _parses(command: str) -> bool:
+    """Whether the command line takes it; what it would do is not done."""
+    name, *given = shlex.split(command, comments=True)[1:]
+    if name not in COMMANDS:
+        return False
+    module = importlib.import_module(f"msprobe.cli.{name}")
+    parser = Parser(prog=f"msprobe {name}", allow_abbrev=False)
+    module.add_arguments(parser)
+    parse = getattr(module, "parse", Parser.parse_args)
+    try:
+        parse(parser, given)
+    except (SystemExit, UsageError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", sorted(SKILL.rglob("*.md")), ids=lambda path: str(path.relative_to(SKILL)))
+def test_every_command_that_is_named_is_one(path: Path) -> None:
+    """In blocks and in the text; a name alone, as `msprobe compare`, says no more than which command is meant."""
+    text = path.read_text(encoding="utf-8")
+    named = {line.strip() for line in [*text.splitlines(), *re.findall(r"`([^`\n]+)`", text)] if line.startswith("msprobe ")}
+    assert [line for line in sorted(named) if len(line.split()) > 2 and not _parses(line)] == []
+    assert all(line.split()[1] in COMMANDS for line in named)
+    assert named or path.name != "SKILL.md"
+
+
+def test_a_command_without_its_options_is_none() -> None:
+    assert _parses("msprobe compare -tp TARGET -gp GOLDEN") and not _parses("msprobe compare target golden")
+    assert not _parses("msprobe compares -tp a -gp b") and not _parses("msprobe enable train.py --nothing")
 
 
 @pytest.mark.parametrize("page", PAGES)

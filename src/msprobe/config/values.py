@@ -55,6 +55,22 @@ def _check_choice(value: Any, values: tuple[str, ...]) -> str:
     raise wrong(f"must be {one_of(values)}" + (f'; did you mean "{hint}"?' if hint else ""))
 
 
+def _usable(field: str) -> Callable[[Any, ValidationInfo], str | None]:
+    """A check for a task or a level; the empty string counts as not set (None). What is known and cannot be used passes: it is refused
+    later, with the reason. A message names what can be used on the framework."""
+
+    def check(value: Any, info: ValidationInfo) -> str | None:
+        from msprobe.config.available import built  # imports this module
+
+        framework = (info.context or {}).get("framework", "pytorch")
+        known, there = (TASKS, TASKS_OF[framework]) if field == "task" else (LEVELS, LEVELS)
+        if value is None or value == "":
+            return None
+        return value if isinstance(value, str) and value in known else _check_choice(value, built(field, there, framework))
+
+    return check
+
+
 def _choice(values: tuple[str, ...], *, blank: bool = False) -> Callable[[Any], str | None]:
     """A check for one word of `values`; with `blank`, the empty string counts as not set (None)."""
 
@@ -71,8 +87,8 @@ def _words(values: tuple[str, ...], *, blank: bool = False) -> WithJsonSchema:
 
 
 # These five may be empty: "" and null mean "not set".
-Task: TypeAlias = Annotated[str | None, PlainValidator(_choice(TASKS, blank=True)), _words(TASKS, blank=True)]
-Level: TypeAlias = Annotated[str | None, PlainValidator(_choice(LEVELS, blank=True)), _words(LEVELS, blank=True)]
+Task: TypeAlias = Annotated[str | None, PlainValidator(_usable("task")), _words(TASKS, blank=True)]
+Level: TypeAlias = Annotated[str | None, PlainValidator(_usable("level")), _words(LEVELS, blank=True)]
 RiskLevel: TypeAlias = Annotated[str | None, PlainValidator(_choice(RISK_LEVELS, blank=True)), _words(RISK_LEVELS, blank=True)]
 Precision: TypeAlias = Annotated[str, PlainValidator(_choice(PRECISIONS)), _words(PRECISIONS)]
 Device: TypeAlias = Annotated[str, PlainValidator(_choice(("device", "host"))), _words(("device", "host"))]
