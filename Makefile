@@ -44,7 +44,7 @@ test-slow: $(READY)
 
 # MindSpore's wheel is built on NumPy 1; msprobe itself is not installed there but found through PYTHONPATH, kernels included.
 test-mindspore: $(READY) $(MINDSPORE_VENV)/ready
-	MSPROBE_MINDSPORE_PYTHON=$(abspath $(MINDSPORE_VENV))/bin/python $(RUN) -m pytest tests/mindspore -m mindspore $(PYTEST_ARGS)
+	MSPROBE_MINDSPORE_PYTHON=$(abspath $(MINDSPORE_VENV))/bin/python $(RUN) -m pytest -n $(JOBS) --dist loadfile tests/mindspore -m mindspore $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

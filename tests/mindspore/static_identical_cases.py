@@ -44,7 +44,7 @@ def bits(values):
 
 def dump(where):
     (place,) = Path(where, "step1").iterdir()
-    return [json.loads((place / f"{name}.json").read_text(encoding="utf-8")) for name in ("dump", "construct")]
+    return [json.loads((place / f"{name}.json").read_text(encoding="utf-8")) for name in ("dump", "construct", "meta")]
 
 
 def by_model(where):

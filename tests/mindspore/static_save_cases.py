@@ -99,9 +99,6 @@ for mode in sys.argv[2:]:
     step()
     answer[f"{mode}_mixed"] = sorted(listing(HERE / f"mixed_{mode}"))
 
-for _ in range(2):
-    save("./one", "x", x)
-answer["one"] = sorted(path.name for path in (HERE / "one").rglob("*.npy")), len(list((HERE / "one").iterdir()))
 wrong = [save("./wrong", 3, x), save("", "x", x), save_grad("./wrong", "n", 3)]
 answer["wrong"] = [wrong, (HERE / "wrong").exists()]
 answer["returned"] = bits([save_grad("./same", "n", x)]) == bits([x])
@@ -126,4 +123,6 @@ for mode in sys.argv[2:]:
     step()
     (path,) = (HERE / f"part_{mode}").rglob("*.npy")
     answer[f"{mode}_part"] = [path.name, np.load(path).tolist(), whole.asnumpy().tolist()]
+for _ in range(2):
+    save("./one", "x", x)  # nothing waits for these two before the interpreter ends
 Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")

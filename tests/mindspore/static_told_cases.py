@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -19,33 +20,37 @@ ms.set_device("CPU")
 x = Tensor(np.ones((2, 3), np.float32))
 answer = {}
 told = []
+lines = []
 
 
 class Keep(logging.Handler):
     def emit(self, record):
         if record.levelno >= logging.WARNING:
             told.append(record.getMessage())
+        if record.getMessage().startswith("[step "):
+            lines.append(record.getMessage())
 
 
 logging.getLogger("msprobe").addHandler(Keep())
 
 
 class Net(nn.Cell):
-    def __init__(self):
+    def __init__(self, wide=2):
         super().__init__()
-        self.first, self.out = nn.Dense(3, 4), nn.Dense(4, 2)
+        self.first, self.out = nn.Dense(3, 4), nn.Dense(4, wide)
 
     def construct(self, x):
         return self.out(self.first(x))
 
 
-def run(name, **settings):
+def run(name, net=None, **settings):
     PrecisionDebugger._instance = PrecisionDebugger._session = None
     told.clear()
+    lines.clear()
     Path(f"{name}.json").write_text(json.dumps({"task": "statistics", "dump_path": name, "level": "L0", **settings}), encoding="utf-8")
     debugger = PrecisionDebugger(f"{name}.json")
     ms.set_seed(0)
-    net = Net()
+    net = net or Net()
     bits = []
     for _ in range(2):
         debugger.start(net)
@@ -55,7 +60,7 @@ def run(name, **settings):
     data = [json.loads(path.read_text(encoding="utf-8"))["data"] for path in sorted(Path(name).rglob("dump.json"))]
     files = sorted(path.name for path in Path(name).glob("step0/**/*.npy"))
     constructs = ["construct" in vars(cell) for _, cell in net.cells_and_names()]
-    answer[name] = {"told": list(told), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
+    answer[name] = {"told": list(told), "lines": list(lines), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
 
 
 for level in ("L1", "mix"):
@@ -66,6 +71,14 @@ run("device", statistics={"device": "device"})
 run("md5", statistics={"summary_mode": "md5"})
 run("some", statistics={"summary_mode": ["max", "l2norm"], "data_mode": ["forward"]})
 run("tensor_list", statistics={"tensor_list": ["first"], "data_mode": ["forward"]})
+run("nothing", statistics={"list": ["no_such_cell"]})
+ran = Net()
+ran(x)
+run("compiled", net=ran)
+# one tensor file cannot be written: a directory is in its place
+Path("files", "step0", f"proc{os.getpid()}", "dump_tensor_data", "Cell.first.Dense.forward.0.input.0.npy", "inside").mkdir(parents=True)
+run("files", net=Net(100_000), task="tensor")
+answer["files"]["sizes"] = [sum(p.stat().st_size for p in Path("files", step).rglob("*") if p.is_file()) for step in ("step0", "step1")]
 
 
 def broken(base, path, value, number):

@@ -70,7 +70,9 @@ def test_model_train(answers: Any) -> None:
 @pytest.mark.parametrize("net", [name for name in EXACT if name != "Recomputed"] + ["Split", "Siamese"])
 def test_entries_are_those_of_pynative(answers: Any, net: str) -> None:
     """Names, their order, parents, keys and shapes; values but for rounding. (PyNative shows the second run of what is recomputed.)"""
-    (graph, parents), (pynative, wanted) = answers[net]["graph"], answers[net]["pynative"]
+    (graph, parents, meta), (pynative, wanted, wanted_meta) = answers[net]["graph"], answers[net]["pynative"]
+    for key in ("recorded", "seen", "hooked_modules"):
+        assert meta[key] == wanted_meta[key]
     assert sorted(graph["data"]) == sorted(pynative["data"])
     if net == "Layers":  # a sequence gives back what its last cell does: one gradient, which PyNative shows of the inner one first
         order = [name for name in pynative["data"] if name != "Cell.rest.SequentialCell.backward.0"]
@@ -102,7 +104,7 @@ def same(found: Any, wanted: Any, where: str, tolerance: float | None) -> None:
 def test_the_gradient_of_a_parameter_is_the_whole_one(answers: Any) -> None:
     """MindSpore calls a parameter's hook with parts of its gradient, where it is used in several parts of a graph."""
     for net in ("Recomputed", "Branches", "Loop"):
-        (graph, _), (pynative, _) = answers[net]["graph"], answers[net]["pynative"]
+        (graph, *_), (pynative, *_) = answers[net]["graph"], answers[net]["pynative"]
         gradients = {name: entry for name, entry in graph["data"].items() if "parameters_grad" in name}
         assert set(gradients) == {name for name in pynative["data"] if "parameters_grad" in name}
         for name, entry in gradients.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,25 @@ def test_tensor_list_saves_what_it_names(answers: Any) -> None:
         "Cell.first.Dense.forward.0.parameters.bias.npy", "Cell.first.Dense.forward.0.parameters.weight.npy",
     ]  # fmt: skip
     assert set(answers["tensor_list"]["data"][0]) == {"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"}
+
+
+def test_tensor_files_count_and_so_does_what_could_not_be_written(answers: Any) -> None:
+    files = answers["files"]
+    for line, size in zip(files["lines"], files["sizes"], strict=True):
+        assert size > 1e6 and float(re.findall(r" ([0-9.]+) MB", line)[0]) == pytest.approx(size / 1e6, abs=0.06)
+    assert "; not recorded: 1 (1 × " in files["lines"][0] and "not recorded" not in files["lines"][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nothing", '"list", "scope" or "data_mode" selects nothing of what ran'),
+        ("compiled", "the graph was compiled before start(), or none of its cells ran"),
+    ],
+)
+def test_a_step_of_nothing_says_why(answers: Any, name: str, why: str) -> None:
+    assert answers[name]["told"] == answers[name]["lines"] and len(answers[name]["lines"]) == 2
+    assert all(line.endswith(f": nothing was recorded between start() and step(): {why}") for line in answers[name]["lines"])
 
 
 def test_a_graph_that_does_not_compile_with_taps_runs_without(answers: Any) -> None:

@@ -6,7 +6,6 @@ Everything here runs while the graph runs, in whatever threads MindSpore calls f
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msprobe.contain import let_through
@@ -48,6 +47,12 @@ class Recorder:
         """Of the tensors that a cell takes in (`output`: of its backward entry) and gives out (`input`), as MindSpore came across them."""
         self.constants: dict[Spot, Any] = {}
         self._told: set[str] = set()
+
+    def begin_model(self) -> None:
+        """Taps are put into a model: nothing is known of it yet, and what is known of another one does not hold for it."""
+        with self._lock:
+            for known in (self.cells, self.forward_run, self.backward_run, self._paths, self.constants):
+                known.clear()
 
     def number(self, base: str) -> int:
         """A call begins: its number in the step, -1 while nothing is recorded. Never raises."""
@@ -112,9 +117,3 @@ class Recorder:
 
 
 RECORDER = Recorder()
-
-
-def per_call(children: Counter[str], parents: Counter[str], base: str, parent: str) -> int:
-    """How many calls of a cell are made in each call of the one around it; 0 where that cannot be said."""
-    whole, rest = divmod(children[base], parents[parent] or 1)
-    return 0 if rest or not parents[parent] else whole

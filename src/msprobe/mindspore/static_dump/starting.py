@@ -77,7 +77,10 @@ class StaticDump:
         failure = wait_for_device()
         step, RECORDER.step = RECORDER.step, None
         self.ended += 1
-        step.close()
+        try:
+            step.close()
+        finally:
+            step.writer.close()  # whatever went wrong: its files are complete
         if failure is not None:
             logger.warning(f"an operation of the step had failed: {failure!r}")
 

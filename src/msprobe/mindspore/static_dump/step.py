@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections import Counter
 from typing import Any
 
 from msprobe.config import Config
-from msprobe.format import layout
-from msprobe.log import logger
 from msprobe.mindspore.dump.meta import environment
 from msprobe.mindspore.dump.tensor_files import TensorFiles
 from msprobe.mindspore.dump.values import Array, Encoder, Record, Side
 from msprobe.mindspore.static_dump.ordering import in_order
-from msprobe.mindspore.static_dump.recorder import RECORDER, Spot, per_call
-from msprobe.recording.closing_line import closing_line
+from msprobe.mindspore.static_dump.recorder import RECORDER, Spot
+from msprobe.recording import meta
+from msprobe.recording.counters import Counters
 from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
-from msprobe.recording.step import remove_tensor_files
+from msprobe.recording.step import Step
 from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 
@@ -26,7 +23,7 @@ _ITEMS = {"max": "Max", "min": "Min", "mean": "Mean", "l2norm": "Norm"}
 _KEYS = {("forward", "input"): "input_args", ("forward", "kwargs"): "input_kwargs"}
 
 
-class StaticStep:
+class StaticStep(Step):
     """One step of one process.
 
     Args:
@@ -38,41 +35,23 @@ class StaticStep:
     """
 
     def __init__(self, config: Config, step: int, place: Place, selection: Selection, pool: TensorPool | None) -> None:
-        self.step = step
+        super().__init__(config, step, place, pool)
+        made_with = environment(step, place.rank)
         self.selection = selection
-        self.directory = place.directory(place.root, step)
-        self._step_directory = layout.step_dir(config.dump_path, step)
-        self._pool = pool
         self._all_saved = config.task == "tensor"
-        tensors = os.path.join(self.directory, layout.TENSORS)
-        remove_tensor_files(tensors)
-        self.writer = StepWriter(
-            self.directory,
-            task=config.task,
-            level=config.level,
-            framework="mindspore",
-            extra_info=config.extra_info,
-            tensors=pool is not None,
-            lazy=pool is None,
-            shown_as=place.directory(config.dump_path, step),
-        )
-        self.writer.meta.update(environment(step, place.rank), static_graph=True)
-        files = TensorFiles(tensors, pool).save if pool is not None else None
+        self.writer = StepWriter(self.directory, framework="mindspore", extra_info=config.extra_info, **self.settings)
+        self.writer.meta.update(made_with, static_graph=True)
+        files = TensorFiles(self.tensor_directory, pool).save if pool is not None else None
         self._encoder = Encoder(files, self.report, False, self.writer.note_unread)
         mode = config.section.summary_mode
         self._wanted = {_ITEMS[item] for item in mode if item in _ITEMS} if isinstance(mode, tuple) else set(_ITEMS.values())
-        self._calls: Counter[str] = Counter()
+        self._calls = Counters()
         self._parameter_passes: dict[Spot, tuple[int, int]] = {}
         self._entries: dict[str, Entry | None] = {}
-        self._reasons: Counter[str] = Counter()
-        self._tensors = 0
-        self._spent = 0.0
 
     def begin(self, base: str) -> int:
         """A call of a cell begins; gives its number."""
-        number = self._calls[base]
-        self._calls[base] += 1
-        return number
+        return self._calls.take(base)
 
     def take(self, spot: Spot, number: int, dtype: str, array: Array) -> None:
         """A value has come; it is read before this returns."""
@@ -97,8 +76,8 @@ class StaticStep:
         for key in set(_ITEMS.values()) - self._wanted:
             record.pop(key, None)
         self._put(entry, spot, record)
-        self._tensors += not again
-        self._spent += time.perf_counter() - began
+        self.tally.tensors += not again
+        self.tally.spent += time.perf_counter() - began
 
     def _backward_pass(self, spot: Spot) -> tuple[int, bool]:
         """Which backward pass a parameter's gradient belongs to, and whether it has had one from it.
@@ -106,7 +85,7 @@ class StaticStep:
         Where a parameter is used in several parts of a graph (branches, loops, recomputed cells), MindSpore calls the hook with what is
         added up so far, more than once: the last one is the gradient. A pass of its own follows further calls of the cell.
         """
-        calls = self._calls[spot.base]
+        calls = self._calls.peek(spot.base)
         number, before = self._parameter_passes.get(spot, (-1, -1))
         again = calls == before
         number += not again
@@ -147,53 +126,39 @@ class StaticStep:
     def _put(self, entry: Entry, spot: Spot, record: Record) -> None:
         _place(entry.data, spot, record)
 
-    def report(self, entry: str, reason: str) -> None:
-        """Something could not be recorded: it is counted, and told once."""
-        self._reasons[reason] += 1
-        if self._reasons[reason] == 1:
-            self.writer.error(f"{entry}: {reason}")
-
     def close(self) -> None:
         """End the step: files complete, closing line said."""
         began = time.perf_counter()
-        recorded = [name for name, entry in self._entries.items() if entry is not None]
-        for name in recorded:
-            base, direction, number = name.rsplit(".", 2)
+        tally, hooked = self.tally, len(RECORDER.cells)
+        recorded = [entry for entry in self._entries.values() if entry is not None]
+        tally.calls = len(recorded)
+        tally.modules = {entry.name.rsplit(".", 2)[0] for entry in recorded}
+        tally.modules_hooked = hooked
+        self.whatever_happens(lambda: self._add_calls(recorded))
+        self.whatever_happens(lambda: self._put_in_order(recorded))
+        self.conclude(
+            began,
+            lambda: meta.counts(tally, self.unrecorded.lines, *self._calls.totals("Cell.")),
+            modules=(len(tally.modules), hooked),
+            # where MindSpore has compiled the model without taps there are no cells, and it has been told
+            warning=f": nothing was recorded between start() and step(): {self._why_nothing()}" if hooked and not recorded else "",
+        )
+
+    def _why_nothing(self) -> str:
+        if self._calls.calls(""):
+            return '"list", "scope" or "data_mode" selects nothing of what ran'
+        return "the graph was compiled before start(), or none of its cells ran"
+
+    def _add_calls(self, recorded: list[Entry]) -> None:
+        for entry in recorded:
+            base, direction, number = entry.name.rsplit(".", 2)
             if direction != "parameters_grad":
-                self.writer.add_call(name, self._parent(base, direction, int(number)))
-        kept = [entry for entry in self._entries.values() if entry is not None]
-        for entry in in_order(kept, RECORDER.forward_run, RECORDER.backward_run):
-            self.writer.add(entry.name, entry.data, True)  # in its place: until now they were in the order in which their values came
-        if self._pool is not None:
-            self._pool.drain()
-        cells = {name.rsplit(".", 2)[0] for name in recorded}
-        self.writer.meta.update(
-            recorded={"tensors": self._tensors, "calls": len(recorded), "modules": len(cells)},
-            hooked_modules=len(RECORDER.cells),
-            milliseconds_added=round(self._spent * 1e3, 3),
-            not_recorded=dict(self._reasons.most_common(200)),
-        )
-        report = self.writer.close()
-        logger.info(
-            closing_line(
-                self.step,
-                tensors=self._tensors,
-                calls=len(recorded),
-                modules=(len(cells), len(RECORDER.cells)),
-                apis=None,
-                size=report.bytes_written,
-                seconds=self._spent + time.perf_counter() - began,
-                lost=self._reasons.total() + sum(report.problems.values()),
-                reasons=self._reasons + Counter(report.problems),
-                where=layout.ERRORS,
-                late=0,
-            )
-        )
-        if not recorded and RECORDER.cells:
-            logger.warning(
-                "nothing was recorded: the graph was compiled before start(), or none of its cells ran between start() and step()"
-            )
-        logger.info(f"{layout.DUMP} is at {self._step_directory}")
+                self.writer.add_call(entry.name, self._parent(base, direction, int(number)))
+
+    def _put_in_order(self, recorded: list[Entry]) -> None:
+        """Until now entries were in the order in which their values came."""
+        for entry in in_order(recorded, RECORDER.forward_run, RECORDER.backward_run):
+            self.writer.add(entry.name, entry.data, True)
 
     def _parent(self, base: str, direction: str, number: int) -> str | None:
         """The call of the cell around it, where each of its calls makes the same number of calls of this one."""
@@ -202,8 +167,8 @@ class StaticStep:
             head = f"Cell.{'.'.join(path[:length])}."
             found = next((cell for cell in RECORDER.cells if cell.startswith(head) and "." not in cell[len(head) :]), None)
             if found is not None:
-                share = per_call(self._calls, self._calls, base, found)
-                return f"{found}.{direction}.{number // share}" if share else None
+                calls, around = self._calls.peek(base), self._calls.peek(found)
+                return f"{found}.{direction}.{number // (calls // around)}" if around and calls and calls % around == 0 else None
         return None
 
 

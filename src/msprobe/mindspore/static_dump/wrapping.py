@@ -43,6 +43,7 @@ def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool
         reading: of the model.
         forward, backward: which directions are recorded; without backward the graph of the gradients is not touched at all.
     """
+    RECORDER.begin_model()
     told = []
     names: dict[int, str] = {}
     followed: set[int] = set()
