@@ -61,9 +61,9 @@ def test_what_came_too_late_is_said_once_for_all_processes() -> None:
         (
             [2, 2, 1, 2, 2],
             1,
-            "stepped in the order 2, 2, 1, 2, 2, in which no iteration of them all was seen to repeat, so no --step-on optimizer:N",
+            "stepped in the order 2, 2, 1, 2, 2, in which no iteration of them all was seen to repeat, so no --step-on",
         ),
-        ([2, 2], 1, "stepped in the order 2, 2, in which no iteration of them all was seen to repeat, so no --step-on optimizer:N"),
+        ([2, 2], 1, "stepped in the order 2, 2, in which no iteration of them all was seen to repeat, so no --step-on"),
     ],
 )
 def test_how_many_steps_of_optimizers_make_an_iteration(order: list[int], steps: int, advice: str) -> None:
