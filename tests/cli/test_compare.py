@@ -22,8 +22,7 @@ def run(target: Path, golden: Path, tmp_path: Path, *options: str) -> int:
 
 
 def test_nothing_differs(tmp_path: Path, capsys: Captured) -> None:
-    path = Net().write(tmp_path / "a")
-    assert run(path, path, tmp_path) == 0
+    assert run(Net().write(tmp_path / "a"), Net().write(tmp_path / "b"), tmp_path) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     first, result, blind, last = captured.out.splitlines()
@@ -31,6 +30,31 @@ def test_nothing_differs(tmp_path: Path, capsys: Captured) -> None:
     assert first == "41 rows matched, 0 unmatched: 41 pass, 0 warning, 0 error, 0 not compared"
     assert result.startswith("result: ") and Path(result.removeprefix("result: ")).is_file()
     assert last == "No difference in what both sides recorded."
+
+
+def test_a_dump_beside_itself_is_told(tmp_path: Path, capsys: Captured) -> None:
+    path = Net().write(tmp_path / "a" / "step0" / "rank0").parents[2]
+    (tmp_path / "link").symlink_to(path)
+    for other in (path, tmp_path / "link"):
+        assert run(path, other, tmp_path) == 0
+        assert "warning: -tp and -gp lead to one dump, which was compared with itself" in capsys.readouterr().out.splitlines()
+
+
+def test_what_was_not_compared_is_said_last(tmp_path: Path, capsys: Captured) -> None:
+    for side in "ab":
+        for step in (0, 1):
+            Net().write(tmp_path / side / f"step{step}" / "rank0")
+    broken = tmp_path / "a" / "step0" / "rank0" / "dump.json"
+    broken.write_bytes(broken.read_bytes()[:1500])
+    assert run(tmp_path / "a", tmp_path / "b", tmp_path) == 2
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-2:] == [
+        "No difference in what could be compared.",
+        "Not compared: step0 rank0 (standard error says why)",
+    ]
+    assert "dump.json is cut off: nothing follows what begins at line " in captured.err
+    assert run(tmp_path / "a" / "step0", tmp_path / "b" / "step0", tmp_path) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "Not compared: rank0 (standard error says why)"
 
 
 def test_something_differs(tmp_path: Path, capsys: Captured) -> None:
@@ -136,7 +160,7 @@ def test_many_ranks_do_not_flood_the_terminal(tmp_path: Path, capsys: Captured) 
         write_dump(tmp_path / "a" / f"step{step}" / "rank0", data, stack={})
     assert run(tmp_path / "a", tmp_path / "a", tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "40 more pairs: all 80 rows pass" and len(lines) < 10
+    assert lines[1] == "40 more pairs: all 80 rows pass" and len(lines) < 10
 
 
 def test_data_mapping(tmp_path: Path, capsys: Captured) -> None:

@@ -87,7 +87,6 @@ def test_a_saved_value(tmp_path: Path) -> None:
 
 
 def test_no_difference_no_sentence(tmp_path: Path) -> None:
-    path = Net().write(tmp_path / "t")
-    outcome = compare(path, path, tmp_path / "o")
+    outcome = compare(Net().write(tmp_path / "t"), Net().write(tmp_path / "g"), tmp_path / "o")
     assert lead(outcome) == ""
     assert next(iter(describe(outcome))).text.startswith("41 rows matched")

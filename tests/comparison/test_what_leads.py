@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from comparison.dumps import api, backward, module, tensor, write_dump
+import pytest
+
+from comparison.dumps import api, backward, module, read_csv, tensor, write_dump
 from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe
 from msprobe.comparison.judging.reference import CLOSER, VERDICTS, Tally, conclusion_of
@@ -48,6 +50,39 @@ def test_a_value_that_one_side_lacks_is_called_a_tensor(tmp_path: Path) -> None:
 
     text = _text(tmp_path, run(None), run(tensor(2.0)))
     assert "output.0: None in the target, a tensor (torch.float32 [2, 3]) in the golden dump" in text
+
+
+def _normalised(weight: object, out: float, gradients: dict[str, object]) -> dict[str, object]:
+    name = "Functional.layer_norm.0"
+    weighted = {} if weight is None else {"Module.n.LayerNorm.parameters_grad.0": gradients}
+    return {
+        f"{name}.forward": api([tensor(1.0), [{"type": "int", "value": 3}], weight], [tensor(out)]),
+        f"{name}.backward": backward([tensor(3.0)], [tensor(4.0)]),
+        **weighted,
+    }
+
+
+def test_a_trained_tensor_that_one_side_lacks_leads_though_the_output_agrees(tmp_path: Path) -> None:
+    """A LayerNorm that has lost its weight, which was 1: the output is the same, and the gradient is not there."""
+    without, with_it = _normalised(None, 2.0, {}), _normalised(tensor(1.0, requires_grad=True), 2.0, {"weight": [tensor(6.0)]})
+    lines = _text(tmp_path, without, with_it).splitlines()
+    assert lines[0] == "Argument `weight` of `layer_norm` differs (forward)"
+    assert any(line.startswith("First difference: argument") and "Functional.layer_norm.0.forward" in line for line in lines)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("out", [2.0, 5.0])
+def test_a_value_against_none_has_one_result_whatever_the_call_returns(tmp_path: Path, trained: bool, out: float) -> None:
+    without, with_it = _normalised(None, 2.0, {}), _normalised(tensor(1.0, requires_grad=trained), out, {"weight": [tensor(6.0)]})
+    ours, theirs = write_dump(tmp_path / "t", without), write_dump(tmp_path / "g", with_it)
+    (report,) = compare(ours, theirs, tmp_path / "o").reports
+    assert report.csv is not None
+    rows = read_csv(report.csv)
+    (row,) = (row for row in rows if row["NPU Name"] == "Functional.layer_norm.0.forward.input.2")
+    assert row["Result"] == ("error" if trained else "unmatched")
+    assert "besides" not in row["Err_message"]
+    assert trained or ("what the call returns agrees" in row["Err_message"]) is (out == 2.0)
+    assert sum(report.counts.values()) == len(rows) == report.matched + report.counts["unmatched"]
 
 
 def test_the_reference_does_not_clear_what_it_cannot_judge() -> None:

@@ -22,7 +22,7 @@ class Compared:
         pair: what was compared.
         mode: statistics, tensor, md5 or structure.
         metrics: names of the metric columns.
-        matched: rows that both sides have.
+        matched: rows that both sides have; every other one is `unmatched`.
         calls: the measured calls in the order of the report.
         verdicts: for each call the verdicts of its rows.
         findings: the search for the first difference.

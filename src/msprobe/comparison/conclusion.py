@@ -32,7 +32,8 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{agree}{' up to rounding' if rounded else ''}; {'; '.join(why + unseen)}", "bad")
     elif slight is None:
         beyond = " beyond rounding" if rounded else ""
-        yield Line(f"No difference{beyond} in what both sides recorded{''.join(f'; {text}' for text in unseen)}.", "good")
+        what = "could be compared" if not_compared(outcome) else "both sides recorded"
+        yield Line(f"No difference{beyond} in what {what}{''.join(f'; {text}' for text in unseen)}.", "good")
     if slight is not None and slight.findings.first is not None:
         where = f" of {slight.pair.title}" if len(outcome.reports) > 1 and slight.pair.title else ""
         start = "The first difference" if why else "No difference beyond rounding; the first"
@@ -45,6 +46,13 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
         where = f"{unmatched[0].pair.title}: " if len(outcome.reports) > 1 and unmatched[0].pair.title else ""
         yield Line(f"  {where}{call_without_partner(unmatched[0])}")
     yield from truth(outcome)
+
+
+def not_compared(outcome: Outcome) -> list[str]:
+    """What should have been compared and was not, in a few words each; standard error has the reasons."""
+    found = [problem.partition(";")[0].partition(": ")[0] for problem in outcome.plan.problems]
+    pairs = [failure.pair for failure in outcome.failures] + [report.pair for report in outcome.reports if report.nothing_measured]
+    return found + [pair.title or str(pair.target) for pair in pairs]
 
 
 def truth(outcome: Outcome) -> Iterator[Line]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os.path import realpath
 
 from msprobe.comparison.block import Line, block
-from msprobe.comparison.conclusion import call_without_partner, conclusion, sole_call, truth
+from msprobe.comparison.conclusion import call_without_partner, conclusion, not_compared, sole_call, truth
 from msprobe.comparison.headline import headline
 from msprobe.comparison.order import beyond_rounding, guilty_first, later_than, search_step, unmatched_first
 from msprobe.comparison.outcome import Outcome, PairReport
@@ -19,6 +20,7 @@ _SHOWN_RANKS = 8
 _SHOWN_PAIRS = 24
 _SHOWN_FILES = 3
 _SHOWN_NOTES = 5
+_SHOWN_MISSING = 8
 _AFTER_A_CALL = {"requires_grad": "First requires_grad that differs", "sequence": "Next difference"}
 
 
@@ -27,6 +29,8 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     first = lead(outcome)
     if first:
         yield Line(first, "lead")
+    if _is_one_dump(outcome):
+        yield Line("warning: -tp and -gp lead to one dump, which was compared with itself", "bad")
     notes = list(dict.fromkeys(note for report in outcome.reports[:_SHOWN_PAIRS] for note in report.notes))
     yield from (Line(f"  {note}", "head") for note in notes if isinstance(note, Advice))
     for sentence in outcome.plan.one_sided:
@@ -61,6 +65,16 @@ def describe(outcome: Outcome) -> Iterator[Line]:
     if outcome.html is not None:
         yield Line(f"report: {outcome.html}")
     yield from _differences(outcome)
+    missing = not_compared(outcome)
+    if missing:
+        more = f" and {len(missing) - _SHOWN_MISSING} more" if len(missing) > _SHOWN_MISSING else ""
+        yield Line(f"Not compared: {', '.join(missing[:_SHOWN_MISSING])}{more} (standard error says why)", "bad")
+
+
+def _is_one_dump(outcome: Outcome) -> bool:
+    """Whether every file was compared with itself."""
+    pairs = outcome.plan.pairs
+    return bool(pairs) and all(realpath(str(pair.target)) == realpath(str(pair.golden)) for pair in pairs)
 
 
 def _many_files(outcome: Outcome) -> Iterator[Line]:

@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple
 from msprobe.comparison import thresholds
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, is_overwritten, overwritten_input, returns_memory
 from msprobe.comparison.gradient_slots import REASON as SHIFTED
-from msprobe.comparison.judging import casts
-from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.judging import absent, casts
 from msprobe.comparison.judging.accepted import are_integers, is_accepted
 from msprobe.comparison.judging.hints import hint
 from msprobe.comparison.judging.words import explained
+from msprobe.comparison.match import RowPair
 from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
 from msprobe.comparison.names import forward_of, gradient_of
 from msprobe.comparison.rows import Row
@@ -212,8 +212,8 @@ def _is_source(row: Row) -> bool:
 def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> Verdict:
     if measure.reason == SHIFTED:  # neither shape nor dtype of the two says anything
         return Verdict("not compared", (f"not compared: {SHIFTED}",))
-    if measure.reason == ABSENT:
-        return Verdict("unmatched", (f"unmatched: {ABSENT}",))
+    if absent.stands_alone(context.call, RowPair(ours, theirs)):
+        return Verdict("unmatched", (f"unmatched: {absent.said(measure)}",))
     if context.mode == "md5":
         return _judge_checksum(measure, context)
     is_output = ours.role == "output"

@@ -122,8 +122,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
 
         same, reshaped = same_shapes(comparable_values(paired.calls, notes), (target.tensor_dir, golden.tensor_dir), notes)
         paired = paired._replace(calls=same, composed=paired.composed or reshaped)
-    matched = sum(1 for call in paired.calls for ours, theirs in call.rows if ours is not None and theirs is not None)
-    if not matched:
+    if not any(ours is not None and theirs is not None for call in paired.calls for ours, theirs in call.rows):
         why = nested_otherwise(paired.calls) or _first_names(calls)
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {why}")
     measurer = _measurer(mode, target, golden)
@@ -155,7 +154,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         pair=pair,
         mode=mode,
         metrics=tuple(measurer.columns),
-        matched=matched,
+        matched=sum(map(len, verdicts)) - count(verdicts)["unmatched"],
         calls=measured,
         verdicts=verdicts,
         findings=findings,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requires_grad_differs
 from msprobe.comparison.judge import DTYPE, SCALAR, Verdict, all_pass
-from msprobe.comparison.judging.absent import REASON as ABSENT
+from msprobe.comparison.judging.absent import stands_alone
 from msprobe.comparison.judging.accepted import is_accepted
 from msprobe.comparison.measure import CONTRADICTION
 
@@ -49,7 +49,7 @@ def reasons(calls: Sequence[MeasuredCall], verdicts: Sequence[Sequence[Verdict]]
         for row, verdict in zip(call.rows, group, strict=True):
             if verdict.result not in ("error", "unmatched") and not (row.measure is not None and row.measure.lost):
                 continue
-            kind, detail = _classify(row, verdict)
+            kind, detail = _classify(call, row, verdict)
             counts[kind] = counts.get(kind, 0) + 1
             if kind not in examples:
                 known = row.pair.target or row.pair.golden
@@ -58,11 +58,11 @@ def reasons(calls: Sequence[MeasuredCall], verdicts: Sequence[Sequence[Verdict]]
     return tuple(Reason(counts[kind], *words, examples[kind]) for kind, words in _WORDS.items() if kind in counts)
 
 
-def _classify(row: Measured, verdict: Verdict) -> tuple[str, str]:
+def _classify(call: MeasuredCall, row: Measured, verdict: Verdict) -> tuple[str, str]:
     ours, theirs = row.pair
     if ours is None or theirs is None:
         return "side", f", in the {'golden dump' if ours is None else 'target'} only"
-    if row.measure is not None and row.measure.reason == ABSENT:
+    if stands_alone(call, row.pair):
         return "side", f", None in the {'golden dump' if ours.kind == 'tensor' else 'target'}"
     if row.measure is not None and row.measure.reason.startswith(CONTRADICTION):
         return "contradiction", f": {row.measure.reason.removeprefix(CONTRADICTION)}"

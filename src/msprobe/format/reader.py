@@ -133,8 +133,10 @@ def _parse(raw: bytes, file: Path) -> Any:
         what = "is cut off" if problem.reason == "unexpected end of data" else "is not UTF-8 text"
         raise DumpFormatError(f"{file} {what} (byte {problem.start})") from None
     except json.JSONDecodeError as problem:
-        what = "is cut off" if _ends_early(problem) else "is not valid JSON"
-        raise DumpFormatError(f"{file} {what}: {problem.msg}, line {problem.lineno} column {problem.colno}") from None
+        where = f"line {problem.lineno} column {problem.colno}"
+        if _ends_early(problem):
+            raise DumpFormatError(f"{file} is cut off: nothing follows what begins at {where}") from None
+        raise DumpFormatError(f"{file} is not valid JSON: {problem.msg.removesuffix(' at')}, {where}") from None
     except (RecursionError, ValueError, MemoryError) as problem:
         raise DumpFormatError(f"{file} cannot be read as JSON: {problem or type(problem).__name__}") from None
 
