@@ -118,6 +118,22 @@ finish(generator, discriminator)
 """
 )
 
+WGAN = (
+    GAN.partition("for x, _")[0]
+    + """
+for number, (x, _) in enumerate(batches(5)):
+    generated = generator(torch.randn(5, 3))
+    opt_d.zero_grad()
+    (discriminator(generated.detach()).mean() - discriminator(x).mean()).backward()
+    opt_d.step()
+    if number % 2:
+        opt_g.zero_grad()
+        (-discriminator(generated).mean()).backward()
+        opt_g.step()
+finish(generator, discriminator)
+"""
+)
+
 STEPS_IN_STEPS = """
 class Mine(torch.optim.SGD):
     def step(self, closure=None):
@@ -469,6 +485,10 @@ with ProcessPoolExecutor(1, mp_context=context) as pool:
     pool.submit(train, 3).result()
 """
 )
+
+FORKED_AND_GONE = FORKED.replace(
+    "    sys.stdout.flush()", "    if number == 0: sys.stdout.flush(), os._exit(3)\n    sys.stdout.flush()"
+).replace("import multiprocessing, sys", "import multiprocessing, os, sys")
 
 FORKED_IN_A_CALL = """
 import os, sys

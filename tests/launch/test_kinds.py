@@ -82,6 +82,18 @@ def test_a_backward_pass_through_the_phase_before_is_told_and_one_step_of_both_o
     assert not any("backward pass" in line for line in whole.said) and not list(whole.dump.glob("step*/*/dump_error_info.log"))
 
 
+def test_the_order_of_the_optimizers_says_how_many_steps_make_one(runs: Runs) -> None:
+    apart = runs.both(programs.WGAN)
+    assert len(apart.steps()) == 7
+    (line,) = [line for line in apart.said if "backward pass" in line]
+    assert line.endswith(": --step-on optimizer:3 makes one step of an iteration in which the 2 optimizers step in the order 2, 2, 1")
+    shutil.rmtree(apart.dump)
+    whole = runs.both(programs.WGAN, "--step-on", "optimizer:3")
+    assert whole.steps() == ["step0", "step1", "step2"]
+    assert not any("backward pass" in line for line in whole.said)
+    assert "steps of Adam" not in whole.err, "it was asked for"
+
+
 def test_what_comes_after_the_last_selected_step_is_told_too(runs: Runs) -> None:
     done = runs.both(programs.GAN_WITH_DETACH, "--step", "0")
     assert done.steps() == ["step0"]
@@ -232,7 +244,14 @@ def test_processes_that_were_forked_when_recording_had_begun_record_too(runs: Ru
     places = sorted(path.name for path in done.dump.glob("step1/*"))
     assert len(places) == 4 and [done.calls(1, place) for place in places] == [NET] * 4
     assert done.said[0] == f"recorded 2 steps (0-1) in each of 4 processes: {done.dump}"
+    assert "already holds" not in done.err, "they are processes of one run"
     assert done.err.count("no_such_field") == 1  # what is to be said of the configuration is said once
+
+
+def test_what_a_process_that_ends_at_once_has_recorded_is_named(runs: Runs) -> None:
+    done = runs.both(programs.FORKED_AND_GONE)
+    (line,) = [line for line in done.said if "was cut off" in line]
+    assert "step 0 had ended by then; its files are valid" in line
 
 
 def test_a_process_that_was_forked_inside_a_call_records_too(runs: Runs) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.launch.summary import summary
+from msprobe.launch.summary import summary, too_late
 
 
 def report(pid: int = 1, **more: Any) -> dict[str, Any]:
@@ -40,9 +40,36 @@ def test_processes_that_say_the_same_say_it_once() -> None:
 
 
 def test_what_came_too_late_is_said_once_for_all_processes() -> None:
-    lines = summary([report(1), report(2), *(event("late", pid, calls=3, optimizers=1, optimizer_steps=1) for pid in (1, 2))])
+    lines = summary([report(1), report(2), *(event("late", pid, calls=3, optimizers=1, optimizer_steps=1, order=[1, 1]) for pid in (1, 2))])
     assert lines[-1].startswith("6 calls of earlier steps had their backward pass after their step had ended")
     assert "--step-on" not in lines[-1], "one optimizer: there is nothing to put together"
+
+
+@pytest.mark.parametrize(
+    ("order", "steps", "advice"),
+    [
+        ([], 1, "--step-on optimizer:2 makes one step of an iteration in which each of the 2 optimizers steps once"),
+        ([2], 1, "--step-on optimizer:2 makes one step of an iteration in which each of the 2 optimizers steps once"),
+        ([2, 1, 2, 1, 2], 1, "--step-on optimizer:2 makes one step of an iteration in which each of the 2 optimizers steps once"),
+        ([2, 1, 2, 1, 2], 2, "(dump_error_info.log of each step names them)"),
+        (
+            [2, 2, 1, 2, 2, 1, 2],
+            2,
+            "--step-on optimizer:3 makes one step of an iteration in which the 2 optimizers step in the order 2, 2, 1",
+        ),
+        ([2, 2, 1, 2, 2, 1, 2], 6, "(dump_error_info.log of each step names them)"),
+        (
+            [2, 2, 1, 2, 2],
+            1,
+            "stepped in the order 2, 2, 1, 2, 2, in which no iteration of them all was seen to repeat, so no --step-on",
+        ),
+        ([2, 2], 1, "stepped in the order 2, 2, in which no iteration of them all was seen to repeat, so no --step-on"),
+    ],
+)
+def test_how_many_steps_of_optimizers_make_an_iteration(order: list[int], steps: int, advice: str) -> None:
+    said = too_late(3, 2, steps, order)
+    assert advice in said
+    assert ("--step-on" in said) == ("--step-on" in advice)
 
 
 def test_steps_that_are_not_complete_are_named() -> None:
@@ -65,6 +92,7 @@ def test_what_was_not_taken_is_cut_where_it_is_long() -> None:
     ("events", "said"),
     [
         ([], "no Python process below the command could be reached"),
+        ([], "or that sets PYTHONPATH without what it was (as a shell script may: export PYTHONPATH=.:$PYTHONPATH keeps it)"),
         ([event("python")], "torch was never imported"),
         ([event("python"), event("torch")], "the script called no nn.Module"),
         ([event("torch"), event("plain", plain={"ReLU": 1}), event("plain", 2, plain={"ReLU": 2})], "were called: ReLU (3 calls);"),
@@ -76,7 +104,11 @@ def test_what_was_not_taken_is_cut_where_it_is_long() -> None:
         ([report(steps=[], why_nothing="the reason")], "nothing was recorded: the reason"),
         ([event("failed", 3, reason="RuntimeError: ours")], "recording failed in process 3: RuntimeError: ours"),
         ([event("made way")], "a PrecisionDebugger of its own, which recorded as the script says (1 process)"),
-        ([event("recording", 9, models="Net", root="/d", step=0)], "process 9 was cut off while it recorded Net into /d"),
+        ([event("recording", 9, models="Net", root="/d", step=0)], "process 9 was cut off while it recorded Net into /d: no step had"),
+        (
+            [event("recording", 9, models="Net", root="/d", step=0), *(event("ended", pid, step=pid - 9) for pid in (9, 10))],
+            "process 9 was cut off while it recorded Net into /d: step 0 had ended by then; its files are valid",
+        ),
     ],
 )
 def test_every_outcome_is_one_line(events: list[dict[str, Any]], said: str) -> None:

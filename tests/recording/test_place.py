@@ -57,3 +57,16 @@ def test_beside_another_running_process_nothing_is_replaced(tmp_path: Path, capl
     first.release()
     second.release()
     assert [text.partition(" ")[0] for text in caplog.messages] == ["another"]
+
+
+def test_without_a_rank_another_runs_directory_is_told_of_and_a_siblings_is_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for process in (2, 3):
+        (tmp_path / "step0" / f"proc{process}").mkdir(parents=True)
+    Place(str(tmp_path), 0, None, lambda: {2, 3})
+    assert caplog.messages == []
+    Place(str(tmp_path), 0, None, lambda: {3})
+    Place(str(tmp_path), 0, None)
+    assert [text.partition(": an earlier run's")[0].rpartition("already ")[2] for text in caplog.messages] == [
+        "holds proc2",
+        "holds proc2, proc3",
+    ]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from msprobe.launch.watch import Watch
 
 _OLDEST = (2, 6)
+_ORDER = 60
+"""Of so many steps of optimizers it is kept whose they were."""
 _KINDS = 200
 """Of so many classes the calls are counted for the report."""
 
@@ -44,6 +46,7 @@ class Armed:
         optimizers: in the order in which they got their first parameters.
         groups: grows with every group of parameters that an optimizer gets.
         plain: class of a module without parameters -> outermost calls.
+        order: which optimizer made each of the first steps, numbered from 1.
         unseen: name of a compiled function in which no model was found -> outermost calls.
     """
 
@@ -54,6 +57,9 @@ class Armed:
         self.plain: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
         self.pid = os.getpid()
+        self.order: list[int] = []
+        self._called = False
+        """Whether a module was called since the latest step of an optimizer."""
         self._watch: Watch | None = None
         self._done = False
         self._inside = _Inside()
@@ -116,6 +122,7 @@ class Armed:
             return
         try:
             with self._lock:
+                self._called = True
                 if not self._running:  # a call in another thread meanwhile belongs to the step that runs
                     if self._watch is None:
                         self._first(module)
@@ -219,37 +226,50 @@ class Armed:
             self._followed.append(exchange)
             exchange.on()
 
-    def _steps(self, *_args: Any, **_kwargs: Any) -> Leave | None:
+    def _steps(self, *args: Any, **_kwargs: Any) -> Leave | None:
         """A step that GradScaler leaves out, because of infinities, is one too."""
         if torch.compiler.is_compiling():
             return None
         before = self._made()
-        return lambda done: self._stepped(before) if done else None
+        optimizer = next((one for one in args[:2] if isinstance(one, torch.optim.Optimizer)), None)
+        return lambda done: self._stepped(before, optimizer) if done else None
 
-    def _optimizer_stepped(self, *_: Any) -> None:
+    def _optimizer_stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """torch.compile traces this with the step: a number would be guarded, and every step compiled anew."""
         watch = self._watch
         if watch is not None:
             watch.stepped = True
+        if not torch.compiler.is_compiling():
+            self._ordered(optimizer)
 
     def _optimizer_begins(self, *_: Any) -> None:
         if not torch.compiler.is_compiling():
             self._befores.append(self._made())
 
-    def _optimizer_ends(self, *_: Any) -> None:
+    def _optimizer_ends(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._stepped(self._befores.pop() if self._befores else self._made())
+            self._stepped(self._befores.pop() if self._befores else self._made(), optimizer)
         else:
-            self._optimizer_stepped()
+            self._optimizer_stepped(optimizer)
 
     def _made(self) -> int:
         return self._watch.optimizer_steps if self._watch is not None else 0
 
-    def _stepped(self, before: int) -> None:
+    def _ordered(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Keep whose step this was; a step inside of another is of the same one, with no call in between."""
+        if self._watch is None or len(self.order) >= _ORDER:
+            return
+        number = next((place for place, known in enumerate(self.optimizers, 1) if known() is optimizer), 0)
+        if number and (self._called or self.order[-1:] != [number]):
+            self.order.append(number)
+            self._called = False
+
+    def _stepped(self, before: int, optimizer: torch.optim.Optimizer | None) -> None:
         """A step is over; with all that ran inside of it, such as a base class's own, it is one."""
         watch = self._watch
         if watch is not None:
             watch.optimizer_steps = max(watch.optimizer_steps, before + 1)
+            self._ordered(optimizer)
 
     # --- the ends of the process ----------------------------------------------------------------------------------------------------
     def _forked(self) -> None:
@@ -257,8 +277,10 @@ class Armed:
         if self._done:
             return
         self.pid = os.getpid()
+        tell("forked")
         self._lock = threading.RLock()
         self._inside.on = False
+        self.order = []
         self._running.clear()  # of the threads that were in calls only this one is here
         watch, self._watch = self._watch, None
         if watch is not None:

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from msprobe.errors import UsageError
-from msprobe.format.lines import append_line
+from msprobe.format.lines import append_line, read_lines
 
 VARIABLE = "MSPROBE_RUN"
 """Environment variable: the orders as JSON, so that they also reach processes on other machines."""
@@ -59,6 +60,16 @@ class Orders:
             raise UsageError(
                 f"the environment variable {VARIABLE} holds no orders of msprobe run ({error!r}); is it set by hand?"
             ) from None
+
+
+def processes() -> frozenset[int]:
+    """The processes of this run that have said something so far; none where another machine holds what they say."""
+    if not _events:
+        return frozenset()
+    try:
+        return frozenset(line["pid"] for line in read_lines(Path(_events)))
+    except OSError:
+        return frozenset()
 
 
 def tell(event: str, **more: Any) -> bool:

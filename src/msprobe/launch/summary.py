@@ -9,6 +9,7 @@ Event = Mapping[str, Any]
 
 _PAGE = "more in docs/run.md of msprobe's repository: Nothing was recorded"
 _AT_MOST = 6
+_SHOWN = 12
 _STEPS = {
     "optimizer": "a step began with the first call of a model and ended before the first call after an optimizer's step",
     "forward": "no optimizer was made: every call of a model by the script was a step",
@@ -49,28 +50,50 @@ def of_one(report: Event) -> list[str]:
     return _recorded(report, 1) if report["steps"] else _nothing([report], [report])
 
 
-def too_late(calls: int, optimizers: int, steps: int) -> str:
+def too_late(calls: int, optimizers: int, steps: int, order: Sequence[int] = ()) -> str:
     """What is said of calls whose backward pass came in a later step.
 
     Args:
         calls: how many.
         optimizers: how many the script has made.
         steps: of optimizers, in one step.
+        order: the optimizers in the order of their steps, numbered in the order in which they were made.
     """
     text = (
         f"{_calls(calls)} of earlier steps had their backward pass after their step had ended, so their gradients are not in the dump "
         "(dump_error_info.log of each step names them)"
     )
-    if optimizers > steps:
-        text += f": --step-on optimizer:{optimizers} makes one step of an iteration in which each of the {optimizers} optimizers steps once"
+    repeats = _period(order, optimizers)
+    once = len(set(order)) == len(order)  # too short a run to say
+    number = repeats or (optimizers if once else 0)
+    if number and steps % number:
+        how = f"each of the {optimizers} optimizers steps once"
+        if number > optimizers:
+            how = f"the {optimizers} optimizers step in the order {', '.join(map(str, order[:number]))}"
+        text += f": --step-on optimizer:{number} makes one step of an iteration in which {how}"
+    elif not number and optimizers > 1:
+        shown = ", ".join(map(str, order[:_SHOWN])) + (", ..." if len(order) > _SHOWN else "")
+        text += (
+            f"; the {optimizers} optimizers stepped in the order {shown}, in which no iteration of them all was seen to repeat, so no "
+            "--step-on optimizer:N is known to hold one: msprobe enable puts a step around it"
+        )
     return text
+
+
+def _period(order: Sequence[int], optimizers: int) -> int:
+    """After how many steps of optimizers their order repeats, seen twice at least and with all of them in it; 0 where it does not."""
+    for number in range(optimizers, len(order) // 2 + 1):
+        if len(set(order[:number])) == optimizers and all(one == other for one, other in zip(order, order[number:], strict=False)):
+            return number
+    return 0
 
 
 def _late(events: Iterable[Event]) -> list[str]:
     told = [event for event in events if event["event"] == "late"]
     if not told:
         return []
-    return [too_late(sum(event["calls"] for event in told), max(event["optimizers"] for event in told), told[0]["optimizer_steps"])]
+    order = max((event["order"] for event in told), key=len)
+    return [too_late(sum(event["calls"] for event in told), max(event["optimizers"] for event in told), told[0]["optimizer_steps"], order)]
 
 
 def _grouped(reports: Iterable[Event]) -> list[tuple[Event, int]]:
@@ -134,9 +157,11 @@ def _cut_off(events: Sequence[Event]) -> list[str]:
     lines = []
     for event in events:
         if event["event"] == "recording" and event["pid"] not in told:
+            steps = sorted({other["step"] for other in events if other["event"] == "ended" and other["pid"] == event["pid"]})
+            by_then = f"step{'s' if len(steps) > 1 else ''} {_ranges(steps)}" if steps else "no step"
             lines.append(
                 f"process {event['pid']} was cut off while it recorded {event['models']} into {event['root']}: "
-                "its files are valid and hold all but the last second"
+                f"{by_then} had ended by then; its files are valid and hold all but the last second"
             )
     return lines
 
@@ -160,7 +185,8 @@ def _nothing(events: Sequence[Event], reports: Sequence[Event]) -> list[str]:
         return [f"nothing was recorded: Python ran, but torch was never imported ({_PAGE})"]
     return [
         "nothing was recorded: no Python process below the command could be reached; is it a program that runs no Python, "
-        f"that runs it with -I, -E or -S, or that clears the environment? ({_PAGE})"
+        "that runs it with -I, -E or -S, that clears the environment, or that sets PYTHONPATH without what it was (as a shell script may: "
+        f"export PYTHONPATH=.:$PYTHONPATH keeps it)? ({_PAGE})"
     ]
 
 

@@ -14,7 +14,7 @@ from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
 from msprobe.format import isolation
 from msprobe.launch.models import Family, Roots, name_of, parameters_of
-from msprobe.launch.orders import tell
+from msprobe.launch.orders import processes, tell
 from msprobe.log import logger
 from msprobe.pytorch import debugger, torch_internals
 from msprobe.pytorch.debugger import PrecisionDebugger
@@ -31,6 +31,7 @@ EVALUATION = "in evaluation mode without gradients, between two training steps"
 UNTRAINED = "no optimizer trains it; --models all takes it, too"
 LATE = "first called while a step was running; a model from the next step on"
 WHAT_TO_DO = "let a step of msprobe run hold the whole iteration: --step-on optimizer:N, with N steps of optimizers in each"
+UNSEEN = "put a step around each with msprobe enable (msprobe run saw no call of a model by the script between them)"
 WAITING = "called before there was an optimizer, which --step-on optimizer waits for"
 
 
@@ -79,6 +80,8 @@ class Watch:
         if self._instance is None:
             self._session = PrecisionDebugger._session = debugger._session(self._orders.config, dict(self._orders.arguments), True)
             self._session.late.what_to_do = WHAT_TO_DO
+            self._session.forgotten_hint = None if self._orders.optimizer_steps > 1 or self._orders.forwards > 1 else UNSEEN
+            self._session.siblings = processes
             PrecisionDebugger._stand_in = self.make_way
         else:
             self.make_way()
@@ -285,6 +288,8 @@ class Watch:
             self._contained(session.end_step)
         if step is not None and (step.tally.lost or session.ended == ended):
             self.incomplete.append(number)
+        if step is not None:
+            tell("ended", step=number)  # a process that is cut off says no more
 
     def _contained(self, action: Any) -> None:
         session = self._session
@@ -359,11 +364,17 @@ class Watch:
         if (
             late
             and not told
-            and not tell("late", calls=late, optimizers=self._optimizers_seen, optimizer_steps=self._orders.optimizer_steps)
+            and not tell(
+                "late",
+                calls=late,
+                optimizers=self._optimizers_seen,
+                optimizer_steps=self._orders.optimizer_steps,
+                order=self._armed.order,
+            )
         ):
             from msprobe.launch.summary import too_late
 
-            logger.warning(too_late(late, self._optimizers_seen, self._orders.optimizer_steps))
+            logger.warning(too_late(late, self._optimizers_seen, self._orders.optimizer_steps, self._armed.order))
 
     def _end_at_exit(self, session: Session) -> None:
         running, self._open = self._open is not None, None

@@ -21,6 +21,7 @@ from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.checks.choosing import earlier_dump
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.distributed import late_rank
+from msprobe.pytorch.dump.forgotten_step import HINT
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
@@ -60,6 +61,8 @@ class Session(BaseSession):
             self._directory = os.getcwd()
         except OSError:  # it has been removed: an absolute dump_path needs none
             self._directory = ""
+        self.forgotten_hint: str | None = HINT
+        """What to do where one step holds several iterations; None: that is meant."""
         self.live = live
         self._first = live.config
         self._next: Config | None = None
@@ -275,7 +278,7 @@ class Session(BaseSession):
             step.writer.close()  # whatever went wrong: its files are complete
         if isinstance(step, StepRecord):
             self.tell_unmatched(step, ended=True)
-            forgotten = step.forgotten.said(step.step)
+            forgotten = step.forgotten.said(step.step, self.forgotten_hint)
             if forgotten:
                 self.tell_once("forgotten", forgotten)
         self.has_ended(step)

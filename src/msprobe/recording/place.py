@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 
 from msprobe.format import layout
 from msprobe.log import logger
@@ -24,16 +25,17 @@ class Place:
         dump_path: the root; absolute from here on, whatever the working directory becomes.
         step: the first step that is recorded.
         rank: of this process, None without a process group.
+        siblings: gives ids of processes of the same run, whose directories are no surprise.
     """
 
-    def __init__(self, dump_path: str, step: int, rank: int | None) -> None:
+    def __init__(self, dump_path: str, step: int, rank: int | None, siblings: Callable[[], Collection[int]] = tuple) -> None:
         self.root = os.path.abspath(dump_path)
         self.rank = rank
         self._suffix = ""
         self._lock = -1
         directory = self.directory(self.root, step)
         if rank is None:
-            self._look_for_others(directory)
+            self._look_for_others(directory, siblings)
             return
         if fcntl is not None:
             self._claim(directory)
@@ -51,14 +53,17 @@ class Place:
             os.close(self._lock)
             self._lock = -1
 
-    def _look_for_others(self, directory: str) -> None:
+    def _look_for_others(self, directory: str, siblings: Callable[[], Collection[int]]) -> None:
         """Without ranks each process has a directory of its own, and an earlier run's stay there: tell, before somebody compares them."""
         try:
-            others = [path.name for path in layout.procs(os.path.dirname(directory)).values() if path.name != os.path.basename(directory)]
+            others = layout.procs(os.path.dirname(directory))
         except OSError:
             return
-        if others:
-            named = ", ".join(others[:3]) + (" ..." if len(others) > 3 else "")
+        others.pop(os.getpid(), None)
+        known = siblings() if others else ()
+        names = [path.name for process, path in others.items() if process not in known]
+        if names:
+            named = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
             logger.warning(
                 f"{os.path.dirname(directory)} already holds {named}: an earlier run's or another process's; give each run a dump_path of "
                 "its own, or name the directory when comparing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msprobe import log, numerics
 from msprobe.config import Config
@@ -40,6 +40,8 @@ class BaseSession:
         self.ended = 0
         """How many steps were recorded to their end."""
         self.late = LateCalls()
+        self.siblings: Callable[[], Collection[int]] = tuple
+        """Ids of the processes that belong to the same run, as far as that is known."""
         self.why_nothing = ""
         """Why the latest start() recorded nothing, for a run that ends without a recorded step."""
         self.unselected: int | None = None
@@ -68,7 +70,7 @@ class BaseSession:
         if place is None or place.rank != rank or place.root != self.root:
             if place is not None:
                 place.release()
-            place = self.place = Place(self.root, self.number, rank)
+            place = self.place = Place(self.root, self.number, rank, self.siblings)
         return place
 
     def tell_once(self, key: str, text: str, tell: Callable[[str], None] = logger.warning) -> None:

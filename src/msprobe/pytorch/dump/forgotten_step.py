@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+HINT = (
+    "call debugger.stop() and debugger.step() at the end of each, and debugger.start(model) at its beginning"
+    " (or `with debugger.record(model):` around each)"
+)
+
 
 class ForgottenStep:
     """What the optimizers did in one step."""
@@ -28,12 +33,11 @@ class ForgottenStep:
         """It has returned."""
         self._done[id(optimizer)] = calls
 
-    def said(self, step: int) -> str:
-        """The warning; "" where nothing was forgotten."""
-        if not self._name:
+    def said(self, step: int, hint: str | None) -> str:
+        """The warning, which ends with `hint`, what to do; "" where nothing was forgotten, or with None for the hint."""
+        if not self._name or hint is None:
             return ""
         return (
-            f"step {step} holds {self._times} steps of {self._name}, with calls of the model in between: if these are iterations, call"
-            " debugger.stop() and debugger.step() at the end of each, and debugger.start(model) at its beginning"
-            " (or `with debugger.record(model):` around each), or they are compared as one"
+            f"step {step} holds {self._times} steps of {self._name}, with calls of the model in between: if these are iterations, {hint},"
+            " or they are compared as one"
         )
