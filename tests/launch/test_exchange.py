@@ -132,6 +132,29 @@ def test_a_source_that_was_changed_since_is_not_used(now: str, tmp_path: Any) ->
     assert space["f"](1) == 2 and words.ended == [True]
 
 
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("def f(a):\n    g = lambda b: b + 1\n    return g(a)\n", "def f(a):\n    g = lambda b: b - 1\n    return g(a)\n"),
+        (
+            "def f(a):\n    if a > 5:\n        a += 1\n    a += 1\n    return a\n",
+            "def f(a):\n    if a > 5:\n        a += 1\n        a += 1\n    return a\n",
+        ),
+    ],
+    ids=["function inside", "indentation"],
+)
+def test_a_change_inside_of_a_lambda_or_of_what_an_if_holds_is_seen(was: str, now: str, tmp_path: Any) -> None:
+    path = tmp_path / "changing.py"
+    path.write_text(was)
+    space: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    path.write_text(now)
+    exchange = Exchange(space["f"], Words())
+    exchange.on()
+    assert space["f"](1) == 2
+    exchange.off()
+
+
 def test_code_that_somebody_else_exchanged_stays() -> None:
     def function() -> int:
         return 1

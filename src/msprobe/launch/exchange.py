@@ -165,14 +165,29 @@ def _same(made: CodeType, code: CodeType) -> bool:
     return all(getattr(made, name) == getattr(code, name) for name in names) and _instructions(made) == _instructions(code)
 
 
-def _instructions(code: CodeType) -> list[tuple[str, str]]:
-    """What the code does, but for how it calls methods and how far it jumps: that hangs on what else the source file imports."""
+def _instructions(code: CodeType) -> list[tuple[str, Any]]:
+    """What the code does, but for how it calls methods and so how many bytes it jumps: that hangs on what else the source file imports.
+
+    A jump is named by the instruction that it leads to, and functions inside of the code by what they do.
+    """
     jumps = {*dis.hasjrel, *dis.hasjabs}
-    return [
-        (step.opname, "" if isinstance(step.argval, CodeType) else repr(step.argval))
-        for step in dis.get_instructions(code)
-        if step.opname not in _CALLS and step.opcode not in jumps
-    ]
+    steps = list(dis.get_instructions(code))
+    places: dict[int, int] = {}  # offset -> number of the first kept instruction there or behind
+    kept = 0
+    for step in steps:
+        places[step.offset] = kept
+        kept += step.opname not in _CALLS
+    found: list[tuple[str, Any]] = []
+    for step in steps:
+        if step.opname in _CALLS:
+            continue
+        if step.opcode in jumps:
+            found.append((step.opname, places.get(step.argval, kept)))
+        elif isinstance(step.argval, CodeType):
+            found.append((step.opname, _instructions(step.argval)))
+        else:
+            found.append((step.opname, repr(step.argval)))
+    return found
 
 
 def _calling(number: int, code: CodeType) -> CodeType:
