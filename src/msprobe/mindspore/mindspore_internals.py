@@ -60,6 +60,12 @@ def output_shape(node: Any, place: int) -> Any:
     return node._input_metadata[place].shape
 
 
+def is_made_by_graph(tensor: Any) -> bool:
+    """Whether the backward graph makes a tensor: none that it begins with, such as a parameter, and none outside of differentiation."""
+    node = tensor._grad_node if has_grad_nodes else None
+    return node is not None and sequence_number(node) < LEAF
+
+
 def is_uninitialized(tensor: Any) -> bool:
     """Whether a tensor's values have not been made yet (a Parameter before its first use in graph mode)."""
     return bool(getattr(tensor, "has_init", False))

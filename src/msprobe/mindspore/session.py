@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +23,7 @@ from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.save.saving import Saving
+from msprobe.mindspore.save.step import SavedStep
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
@@ -126,48 +128,46 @@ class Session(BaseSession):
 
     def end_step(self) -> None:
         """Everything is on disk, and the next start() begins a new step."""
-        try:
-            self.stop()
-        finally:
-            self._end_step()
+        neutral.every_part(self.stop, self._end_step)
 
     def _end_step(self) -> None:
         step, self.step = self.step, None
+        saved = self.saving.take()
         self.number += 1
-        if os.getpid() == self.pid:
-            self.saving.end_step()
-            self.static.end_step()
-        if os.getpid() != self.pid or step is None:
+        if os.getpid() != self.pid:
             return
-        failure = wait_for_device()
-        self.guard.close()
-        self.guard.step = None
+        failure = wait_for_device() if step is not None or saved is not None else None
+        parts = [self.static.end_step]
+        if saved is not None:
+            parts.append(partial(self._close, saved))
+        if step is not None:
+            self.guard.step = None
+            parts += [self.guard.close, partial(self._close, step), partial(self.tell_unmatched, step, ended=True)]
+        neutral.every_part(*parts, partial(_raise_pending, failure))
+
+    def _close(self, step: StepRecord | SavedStep) -> None:
         try:
             step.close(self.late.take())
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
-        self.tell_unmatched(step, ended=True)
-        self.has_ended(step)
-        if failure is not None:
-            raise PendingError(failure)
+            self.has_ended(step)
 
     def at_exit(self) -> None:
         """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
         if os.getpid() != self.pid:
             return
         self.stop()
-        if self.saving.step is not None or RECORDER.step is not None:
-            self.end_step()
-        elif self.step is not None:
+        if self.step is not None:
             logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
+        if self.step is not None or self.saving.step is not None or RECORDER.step is not None:
             try:
                 self.end_step()
             except PendingError as pending:
-                logger.warning(f"an operation of the step had failed: {pending.error}")
-        elif self.ended or self.static.ended or self.config.level in ("debug", "L2"):
+                logger.warning(f"an operation of the step had failed: {pending.error!r}")
+        elif self.ended or self.static.ended or self.config.level == "L2":
             return
         else:
-            self.tell_nothing()
+            self.tell_nothing("save()" if self.config.level == "debug" else "start()")
 
     def forget(self) -> None:
         """A forked child records nothing: everything of ours is switched off there."""
@@ -185,6 +185,11 @@ class Session(BaseSession):
         self.recorder.step = self.guard.window = None
         if window is not None:
             window.close()
+
+
+def _raise_pending(failure: Exception | None) -> None:
+    if failure is not None:
+        raise PendingError(failure)
 
 
 def contained(action: Callable[[], None], session: Session) -> None:
