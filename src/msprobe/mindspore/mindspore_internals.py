@@ -47,7 +47,11 @@ def place_of(tensor: Any) -> int:
 
 def node_id(node: Any) -> int:
     """A number that tells nodes apart while they live."""
-    return int(node._unique_id())
+    unique = getattr(node, "_unique_id", None)
+    if unique is not None:
+        return int(unique())
+    number = sequence_number(node)  # MindSpore 2.8
+    return number if number < LEAF else LEAF + (hash(node.name()) & LEAF)
 
 
 def sequence_number(node: Any) -> int:
