@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -22,7 +23,6 @@ from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.save.saving import Saving
-from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
 from msprobe.recording.calling_place import calling_place
@@ -134,11 +134,15 @@ class Session(BaseSession):
     def _end_step(self) -> None:
         step, self.step = self.step, None
         self.number += 1
-        if os.getpid() == self.pid:
-            self.saving.end_step()
-            self.static.end_step()
-        if os.getpid() != self.pid or step is None:
+        if os.getpid() != self.pid:
             return
+        with ExitStack() as parts:  # each of them ends, whatever becomes of the one before
+            if step is not None:
+                parts.callback(self._end_calls, step)
+            parts.callback(self.static.end_step)
+            parts.callback(self.saving.end_step)
+
+    def _end_calls(self, step: StepRecord) -> None:
         failure = wait_for_device()
         self.guard.close()
         self.guard.step = None
@@ -156,15 +160,15 @@ class Session(BaseSession):
         if os.getpid() != self.pid:
             return
         self.stop()
-        if self.saving.step is not None or RECORDER.step is not None:
-            self.end_step()
-        elif self.step is not None:
-            logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
+        running = self.step or self.static.step
+        if running is not None:
+            logger.warning(f"step {running.step} was not ended by step(); it is ended now")
+        if running is not None or self.saving.step is not None:
             try:
                 self.end_step()
             except PendingError as pending:
                 logger.warning(f"an operation of the step had failed: {pending.error}")
-        elif self.ended or self.static.ended or self.config.level in ("debug", "L2"):
+        elif self.ended or self.config.level in ("debug", "L2"):
             return
         else:
             self.tell_nothing()
@@ -175,6 +179,7 @@ class Session(BaseSession):
         window, self.window = self.window, None
         self.recorder.step = self.guard.step = self.guard.window = self.step = None
         self.saving.forget()
+        self.static.forget()
         if window is not None:
             window.close()
         self.guard.close()
@@ -183,6 +188,7 @@ class Session(BaseSession):
         """Something of ours failed: nothing of it stays in place."""
         window, self.window = self.window, None
         self.recorder.step = self.guard.window = None
+        self.static.switch_off()
         if window is not None:
             window.close()
 
