@@ -22,7 +22,7 @@ from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import current_rank, wait_for_device
-from msprobe.mindspore.save.saving import Saving
+from msprobe.mindspore.debug_save.saving import Saving
 from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
 from msprobe.recording.calling_place import calling_place

@@ -9,7 +9,7 @@ from msprobe import log
 from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.process import current_rank, wait_for_device
-from msprobe.mindspore.save.step import SavedStep
+from msprobe.mindspore.debug_save.step import SavedStep
 
 if TYPE_CHECKING:
     from msprobe.mindspore.session import Session
