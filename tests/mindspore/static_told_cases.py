@@ -14,6 +14,7 @@ from mindspore import Tensor, nn
 
 from msprobe.mindspore import PrecisionDebugger
 from msprobe.mindspore.static_dump import wrapping
+from msprobe.mindspore.static_dump.step import StaticStep
 
 ms.set_context(mode=ms.GRAPH_MODE)
 ms.set_device("CPU")
@@ -29,6 +30,8 @@ class Keep(logging.Handler):
             told.append(record.getMessage())
         if record.getMessage().startswith("[step "):
             lines.append(record.getMessage())
+        if "nothing more is recorded" in record.getMessage():
+            answer.setdefault("last", []).append(record.getMessage())
 
 
 logging.getLogger("msprobe").addHandler(Keep())
@@ -61,6 +64,7 @@ def run(name, net=None, **settings):
     files = sorted(path.name for path in Path(name).glob("step0/**/*.npy"))
     constructs = ["construct" in vars(cell) for _, cell in net.cells_and_names()]
     answer[name] = {"told": list(told), "lines": list(lines), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
+    return PrecisionDebugger._session
 
 
 for level in ("L1", "mix"):
@@ -72,6 +76,8 @@ run("md5", statistics={"summary_mode": "md5"})
 run("some", statistics={"summary_mode": ["max", "l2norm"], "data_mode": ["forward"]})
 run("tensor_list", statistics={"tensor_list": ["first"], "data_mode": ["forward"]})
 run("nothing", statistics={"list": ["no_such_cell"]})
+run("listed", statistics={"list": ["Cell.first.Dense.forward", "out"]}, step=[0])
+run("scope", statistics={"scope": ["Cell.out.Dense.forward.0", "Cell.out.Dense.forward.0"]})
 ran = Net()
 ran(x)
 run("compiled", net=ran)
@@ -88,4 +94,20 @@ def broken(base, path, value, number):
 give, wrapping.give = wrapping.give, broken
 run("broken")
 wrapping.give = give
+
+
+def failing(step):
+    raise RuntimeError("made to fail")
+
+
+close, StaticStep.close = StaticStep.close, failing
+session = run("failing")
+StaticStep.close = close
+answer["failing"]["number"] = session.number
+answer["failing"]["log"] = [path.read_text(encoding="utf-8") for path in sorted(Path("failing").rglob("dump_error_info.log"))]
+Path("unended.json").write_text(json.dumps({"task": "statistics", "dump_path": "unended", "level": "L0"}), encoding="utf-8")
+PrecisionDebugger._instance = PrecisionDebugger._session = None
+unended, net = PrecisionDebugger("unended.json"), Net()
+unended.start(net)
+net(x)
 Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")

@@ -14,6 +14,8 @@ from msprobe import log
 from msprobe.config import Config
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
+from msprobe.mindspore.debug_save.saving import Saving
+from msprobe.mindspore.debug_save.step import SavedStep
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.dump.step_record import StepRecord
@@ -22,9 +24,6 @@ from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
 from msprobe.mindspore.process import current_rank, wait_for_device
-from msprobe.mindspore.save.saving import Saving
-from msprobe.mindspore.save.step import SavedStep
-from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
 from msprobe.recording.calling_place import calling_place
@@ -157,14 +156,15 @@ class Session(BaseSession):
         if os.getpid() != self.pid:
             return
         self.stop()
-        if self.step is not None:
-            logger.warning(f"step {self.step.step} was not ended by step(); it is ended now")
-        if self.step is not None or self.saving.step is not None or RECORDER.step is not None:
+        running = self.step or self.static.step
+        if running is not None:
+            logger.warning(f"step {running.step} was not ended by step(); it is ended now")
+        if running is not None or self.saving.step is not None:
             try:
                 self.end_step()
             except PendingError as pending:
                 logger.warning(f"an operation of the step had failed: {pending.error!r}")
-        elif self.ended or self.static.ended or self.config.level == "L2":
+        elif self.ended or self.config.level == "L2":
             return
         else:
             self.tell_nothing("save()" if self.config.level == "debug" else "start()")
@@ -175,6 +175,7 @@ class Session(BaseSession):
         window, self.window = self.window, None
         self.recorder.step = self.guard.step = self.guard.window = self.step = None
         self.saving.forget()
+        self.static.forget()
         if window is not None:
             window.close()
         self.guard.close()
@@ -183,6 +184,7 @@ class Session(BaseSession):
         """Something of ours failed: nothing of it stays in place."""
         window, self.window = self.window, None
         self.recorder.step = self.guard.window = None
+        self.static.switch_off()
         if window is not None:
             window.close()
 

@@ -12,10 +12,10 @@ import numpy as np
 from mindspore import Tensor, mint, nn, ops
 
 from msprobe.mindspore import PrecisionDebugger
+from msprobe.mindspore.debug_save.step import SavedStep
 from msprobe.mindspore.dump.parameter_gradients import ParameterGradients
 from msprobe.mindspore.dump.step_record import StepRecord
 from msprobe.mindspore.dump.window import CompilationGuard, Window
-from msprobe.mindspore.save.step import SavedStep
 from msprobe.mindspore.static_dump.starting import StaticDump
 
 ms.set_context(mode=ms.PYNATIVE_MODE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,14 @@ pytestmark = pytest.mark.mindspore
 
 @pytest.fixture(scope="module")
 def answers(run_mindspore: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run_mindspore("static_told_cases.py", tmp_path_factory.mktemp("static_told"))
+    directory = tmp_path_factory.mktemp("static_told")
+    answers = run_mindspore("static_told_cases.py", directory)
+    (unended,) = (directory / "unended").glob("step0/*/dump.json")
+    return {
+        **answers,
+        "output": (directory / "output.txt").read_text(encoding="utf-8"),
+        "unended": json.loads(unended.read_text(encoding="utf-8")),
+    }
 
 
 @pytest.mark.parametrize(("name", "what"), [("L1", 'level "L1"'), ("mix", 'level "mix"'), ("structure", 'task "structure"')])
@@ -66,7 +74,9 @@ def test_tensor_files_count_and_so_does_what_could_not_be_written(answers: Any) 
     ],
 )
 def test_a_step_of_nothing_says_why(answers: Any, name: str, why: str) -> None:
-    assert answers[name]["told"] == answers[name]["lines"] and len(answers[name]["lines"]) == 2
+    unmatched = [text for text in answers[name]["told"] if text.startswith('"list": "no_such_cell" has matched nothing so far')]
+    assert len(unmatched) == (name == "nothing")
+    assert [text for text in answers[name]["told"] if text not in unmatched] == answers[name]["lines"] and len(answers[name]["lines"]) == 2
     assert all(line.endswith(f": nothing was recorded between start() and step(): {why}") for line in answers[name]["lines"])
 
 
@@ -76,3 +86,32 @@ def test_a_graph_that_does_not_compile_with_taps_runs_without(answers: Any) -> N
     (message,) = broken["told"]
     assert message.startswith("nothing is recorded: MindSpore does not compile this model with taps in it, and runs it without: ")
     assert "there_is_no_such_method" in message
+
+
+def test_list_selects_cells_by_their_names(answers: Any) -> None:
+    (data,) = answers["listed"]["data"]
+    assert set(data) == {"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"} and answers["listed"]["told"] == []
+    assert set(answers["nothing"]["data"][0]) == set()
+
+
+def test_a_scope_is_told_and_everything_is_recorded(answers: Any) -> None:
+    assert set(answers["scope"]["data"][0]) == {"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"}
+    (told,) = answers["scope"]["told"]
+    assert told.startswith('"scope": values of compiled graphs come in no certain order') and told.endswith("all of them are recorded")
+
+
+def test_the_last_step_that_is_selected_is_told(answers: Any) -> None:
+    assert answers["last"] == ['step 0 was the last one selected by "step": nothing more is recorded']
+
+
+def test_a_step_that_nobody_ended_is_ended_and_told(answers: Any) -> None:
+    assert answers["output"].count("step 0 was not ended by step(); it is ended now") == 1
+    assert set(answers["unended"]["data"]) == {"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"}
+
+
+def test_a_step_whose_end_fails_is_closed_and_the_next_one_begins(answers: Any) -> None:
+    failing = answers["failing"]
+    assert failing["number"] == 2 and failing["bits"] == answers["some"]["bits"]
+    assert [set(data) for data in failing["data"]] == [{"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"}] * 2
+    assert len(failing["log"]) == 2 and all("made to fail" in text for text in failing["log"])
+    assert sum("recording failed and is off until the next start()" in text for text in failing["told"]) == 2

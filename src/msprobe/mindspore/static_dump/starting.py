@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from msprobe import log
+from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
@@ -14,6 +16,7 @@ from msprobe.recording.selecting import make_selection
 if TYPE_CHECKING:
     from msprobe.config import Config
     from msprobe.mindspore.session import Session
+    from msprobe.mindspore.static_dump.step import StaticStep
 
 _MOST_NAMED = 10
 _ITEMS = ("max", "min", "mean", "l2norm")
@@ -35,8 +38,11 @@ class StaticDump:
         self._session = session
         self._wrapped = False
         self._taps: Taps | None = None
-        self.ended = 0
-        """Steps that were recorded."""
+
+    @property
+    def step(self) -> StaticStep | None:
+        """The one that is running."""
+        return RECORDER.step
 
     def start(self, model: Any) -> None:
         """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once."""
@@ -57,10 +63,10 @@ class StaticDump:
         if RECORDER.step is None:
             from msprobe.mindspore.static_dump.step import StaticStep
 
-            selection = make_selection(config, session.names_seen)
+            selected = replace(config, section=replace(config.section, scope=()))  # see _check
+            selection = make_selection(selected, session.names_seen)
             RECORDER.step = StaticStep(config, session.number, session.place_of(rank), selection, session.pool)
-            told = logger.debug if self.ended else logger.info
-            told(f"step {session.number}: recording {config.task} of a compiled graph into {RECORDER.step.directory}")
+            session.tell_begun(f"recording {config.task} of a compiled graph into {RECORDER.step.directory}")
         RECORDER.on = True
 
     def stop(self) -> None:
@@ -69,6 +75,14 @@ class StaticDump:
             wait_for_device()
             RECORDER.on = False
 
+    def switch_off(self) -> None:
+        """Calls that begin later are not recorded, whatever the device still does."""
+        RECORDER.on = False
+
+    def forget(self) -> None:
+        """This is a forked child: nothing is recorded here."""
+        RECORDER.on, RECORDER.step = False, None
+
     def end_step(self) -> None:
         """Everything is on disk."""
         if RECORDER.step is None:
@@ -76,11 +90,17 @@ class StaticDump:
         self.stop()
         failure = wait_for_device()
         step, RECORDER.step = RECORDER.step, None
-        self.ended += 1
         try:
             step.close()
+        except Exception as error:
+            let_through(error)
+            step.report(f"end of step {step.step}", repr(error))
+            raise
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
+        for text in step.selection.unmatched(ended=True):
+            logger.warning(text)
+        self._session.has_ended(step)
         if failure is not None:
             logger.warning(f"an operation of the step had failed: {failure!r}")
 
@@ -93,6 +113,10 @@ class StaticDump:
             logger.warning(f"compiled graphs at level L0 have no {', '.join(others)}: {', '.join(_ITEMS)} are recorded")
         if config.section.device == "device":
             logger.warning('"device": "device": in compiled graphs at level L0 statistics are taken on the host')
+        if config.section.scope:
+            logger.warning(
+                '"scope": values of compiled graphs come in no certain order, so there is no range of calls: all of them are recorded'
+            )
         if config.rank:
             logger.warning('"rank" and level L0: in compiled graphs the taps are on every rank, and only the selected ones write')
 
