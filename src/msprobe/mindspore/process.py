@@ -1,4 +1,4 @@
-"""Which rank this process is, and waiting for what still runs."""
+"""Which rank this process is, what its device can, and waiting for what still runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ def current_rank() -> int | None:
     except Exception as error:
         let_through(error)
         return None
+
+
+def device_target() -> str:
+    """`CPU`, `GPU` or `Ascend`."""
+    import mindspore
+
+    return str(mindspore.get_context("device_target"))
+
+
+def has_python_ops() -> bool:
+    """Whether a graph of this device can call Python."""
+    return device_target() == "CPU"
+
+
+def has_dump_ops() -> bool:
+    """Whether a graph of this device can have MindSpore write values to files (TensorDump)."""
+    return device_target() == "Ascend"
 
 
 def wait_for_device() -> Exception | None:
