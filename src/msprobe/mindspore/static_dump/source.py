@@ -270,6 +270,8 @@ class _Reader:
                 item = self._item(node.operand)
                 if isinstance(node.op, ast.Not):
                     return Known(not item.value) if isinstance(item, Known) else self._value()
+                if isinstance(node.op, ast.USub) and isinstance(item, Known) and type(item.value) is int:
+                    return Known(-item.value)
                 return self._used(item)
             case ast.BinOp():
                 return self._arithmetic(node.op, self._item(node.left), self._item(node.right))
@@ -296,13 +298,20 @@ class _Reader:
     def _attribute(self, item: Any, name: str) -> Any:
         if not isinstance(item, Known):
             return Known(None) if name in SILENT else self._used(item)
-        value = getattr(item.value, name)
+        return self._attribute_of(getattr(item.value, name))
+
+    def _attribute_of(self, value: Any) -> Any:
         return self._value() if isinstance(value, Tensor | Parameter) else Known(value)
 
     def _subscript(self, item: Any, index: Any) -> Any:
         items = items_of(item)
         if items is not None and isinstance(index, Known) and type(index.value) is int:
             return items[index.value]
+        held = item.value if isinstance(item, Known) else None
+        if isinstance(held, dict | nn.CellDict) and isinstance(index, Known) and index.value in held:
+            return self._attribute_of(held[index.value])
+        if isinstance(held, dict | nn.CellDict | nn.CellList | list | tuple) and any(isinstance(one, nn.Cell) for one in _elements(held)):
+            raise Unreadable("which cell?")
         if items is not None and any(isinstance(one, Known) and isinstance(one.value, nn.Cell) for one in items):
             raise Unreadable("which cell?")
         return self._used(item) if not isinstance(item, Known) else self._value()
@@ -317,6 +326,8 @@ class _Reader:
             return self._call_known(function.value, given)
         if isinstance(function, tuple):
             raise Unreadable("a call of several")
+        if not isinstance(node.func, ast.Attribute):
+            raise Unreadable("a call of what is not known")
         return self._of_function(given, MANY)  # a method of a tensor, after the use that _attribute has noted
 
     def _call_known(self, function: Any, given: list[tuple[Any, Any]]) -> Any:
@@ -329,6 +340,8 @@ class _Reader:
             return Known(None) if type(function).__name__ in SILENT else self._of_function(given, 1)
         inner = getattr(function, "__func__", function)
         owner = getattr(function, "__self__", None)
+        if isinstance(owner, dict | nn.CellDict) and not given and function.__name__ in ("keys", "values", "items"):
+            return tuple(tuple(map(self._attribute_of, one)) if isinstance(one, tuple) else self._attribute_of(one) for one in function())
         if isinstance(inner, types.FunctionType) and (owner is self._cell or not inner.__module__.startswith("mindspore")):
             code = inner.__code__
             names: dict[str, Any] = {} if owner is None else {code.co_varnames[0]: Known(owner)}
@@ -362,6 +375,10 @@ class _Reader:
         result = self._value(*(item for _, item in given))
         result.after |= {number}
         return result
+
+
+def _elements(held: Any) -> Iterable[Any]:
+    return held.values() if isinstance(held, dict | nn.CellDict) else held
 
 
 def counted(path: Path) -> Counter[int]:
