@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msprobe import log
 from msprobe.contain import let_through
 from msprobe.log import logger
-from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.debug_save.step import SavedStep
+from msprobe.mindspore.process import current_rank, wait_for_device
 
 if TYPE_CHECKING:
     from msprobe.mindspore.session import Session
