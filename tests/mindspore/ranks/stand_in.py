@@ -1,4 +1,4 @@
-"""The second process of the second node of eight, as far as MindSpore's communication says so; run by test_ranks.py in MindSpore's interpreter."""
+"""The second process of the second node, as far as MindSpore's communication says; run by test_ranks.py in MindSpore's interpreter."""
 
 from __future__ import annotations
 

@@ -169,7 +169,9 @@ def test_in_pynative_mode_exceptions_are_looked_for_at_any_jit_level(tmp_path: P
         assert refused(made(tmp_path, "overflow_check"), machine) == "task overflow_check works in graph mode only"
 
 
-@pytest.mark.parametrize(("task", "what"), [("overflow_check", '"O2" only'), ("exception_dump", '"O0" or "O1" only'), ("tensor", "are those of")])
+@pytest.mark.parametrize(
+    ("task", "what"), [("overflow_check", '"O2" only'), ("exception_dump", '"O0" or "O1" only'), ("tensor", "are those of")]
+)
 def test_a_jit_level_that_is_not_known_is_told(tmp_path: Path, task: str, what: str) -> None:
     unknown = replace(ASCEND, jit_level="", level_set=False)
     config = made(tmp_path, task)

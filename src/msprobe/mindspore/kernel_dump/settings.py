@@ -168,7 +168,7 @@ def uncertain(config: Config, machine: Machine) -> str:
         return ""
     needs = {"overflow_check": 'task overflow_check works at "O2" only', "exception_dump": 'task exception_dump works at "O0" or "O1" only'}
     reason = needs.get(config.task, 'the settings are those of "O0" and "O1"')
-    return f'jit_level is not set, and MindSpore does not say which one {machine.target} takes: {reason}; set it to be sure'
+    return f"jit_level is not set, and MindSpore does not say which one {machine.target} takes: {reason}; set it to be sure"
 
 
 def ignored(config: Config, machine: Machine) -> list[str]:

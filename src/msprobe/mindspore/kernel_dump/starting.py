@@ -99,8 +99,8 @@ def start(config: Config, root: str, model: Any = None) -> Written | None:
         logger.warning(doubt)
     if has_compiled():
         logger.warning(
-            'level "L2": MindSpore has compiled something before start(), and reads the settings of its dump when it compiles for the first '
-            "time in a process: nothing may be recorded; call start() earlier"
+            'level "L2": MindSpore has compiled something before start(), and reads the settings of its dump when it compiles for the '
+            "first time in a process: nothing may be recorded; call start() earlier"
         )
     earlier = os.environ.get(VARIABLE)
     if earlier and earlier != path:

@@ -27,8 +27,8 @@ class Written:
         """Say so where there is nothing new."""
         if not self._has_values():
             logger.warning(
-                f"nothing was recorded: MindSpore has written no values to {self._root}. It reads the settings when it compiles for the first "
-                'time in a process, so that start() has to come before that; or "list" and "step" select nothing of what ran'
+                f"nothing was recorded: MindSpore has written no values to {self._root}. It reads the settings when it compiles for the "
+                'first time in a process, so that start() has to come before that; or "list" and "step" select nothing of what ran'
             )
 
     def _has_values(self) -> bool:
