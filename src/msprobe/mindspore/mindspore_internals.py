@@ -48,7 +48,11 @@ def place_of(tensor: Any) -> int:
 
 def node_id(node: Any) -> int:
     """A number that tells nodes apart while they live."""
-    return int(node._unique_id())
+    unique = getattr(node, "_unique_id", None)
+    if unique is not None:
+        return int(unique())
+    number = sequence_number(node)  # MindSpore 2.8
+    return number if number < LEAF else LEAF + (hash(node.name()) & LEAF)
 
 
 def sequence_number(node: Any) -> int:
@@ -59,6 +63,12 @@ def sequence_number(node: Any) -> int:
 def output_shape(node: Any, place: int) -> Any:
     """The shape of one of a node's outputs."""
     return node._input_metadata[place].shape
+
+
+def is_made_by_graph(tensor: Any) -> bool:
+    """Whether the backward graph makes a tensor: none that it begins with, such as a parameter, and none outside of differentiation."""
+    node = tensor._grad_node if has_grad_nodes else None
+    return node is not None and sequence_number(node) < LEAF
 
 
 def is_uninitialized(tensor: Any) -> bool:

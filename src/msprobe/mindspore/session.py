@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +15,7 @@ from msprobe.config import Config
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
 from msprobe.mindspore.debug_save.saving import Saving
+from msprobe.mindspore.debug_save.step import SavedStep
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.dump.step_record import StepRecord
@@ -157,34 +158,29 @@ class Session(BaseSession):
 
     def end_step(self) -> None:
         """Everything is on disk, and the next start() begins a new step."""
-        try:
-            self.stop()
-        finally:
-            self._end_step()
+        neutral.every_part(self.stop, self._end_step)
 
     def _end_step(self) -> None:
         step, self.step = self.step, None
+        saved = self.saving.take()
         self.number += 1
         if os.getpid() != self.pid:
             return
-        with ExitStack() as parts:  # each of them ends, whatever becomes of the one before
-            if step is not None:
-                parts.callback(self._end_calls, step)
-            parts.callback(self.static.end_step)
-            parts.callback(self.saving.end_step)
+        failure = wait_for_device() if step is not None or saved is not None else None
+        parts = [self.static.end_step]
+        if saved is not None:
+            parts.append(partial(self._close, saved))
+        if step is not None:
+            self.guard.step = None
+            parts += [self.guard.close, partial(self._close, step), partial(self.tell_unmatched, step, ended=True)]
+        neutral.every_part(*parts, partial(_raise_pending, failure))
 
-    def _end_calls(self, step: StepRecord) -> None:
-        failure = wait_for_device()
-        self.guard.close()
-        self.guard.step = None
+    def _close(self, step: StepRecord | SavedStep) -> None:
         try:
             step.close(self.late.take())
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
-        self.tell_unmatched(step, ended=True)
-        self.has_ended(step)
-        if failure is not None:
-            raise PendingError(failure)
+            self.has_ended(step)
 
     def at_exit(self) -> None:
         """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
@@ -201,11 +197,11 @@ class Session(BaseSession):
             try:
                 self.end_step()
             except PendingError as pending:
-                logger.warning(f"an operation of the step had failed: {pending.error}")
-        elif self.ended or self.config.level in ("debug", "L2"):
+                logger.warning(f"an operation of the step had failed: {pending.error!r}")
+        elif self.ended or self.config.level == "L2":
             return
         else:
-            self.tell_nothing()
+            self.tell_nothing("save()" if self.config.level == "debug" else "start()")
 
     def forget(self) -> None:
         """A forked child records nothing: everything of ours is switched off there."""
@@ -225,6 +221,11 @@ class Session(BaseSession):
         self.static.switch_off()
         if window is not None:
             window.close()
+
+
+def _raise_pending(failure: Exception | None) -> None:
+    if failure is not None:
+        raise PendingError(failure)
 
 
 def contained(action: Callable[[], None], session: Session) -> None:

@@ -134,6 +134,32 @@ def check_rank_id(rank_id: object) -> None:
         raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
 
 
+def every_part(*parts: Callable[[], None]) -> None:
+    """Do all of these in order, whatever goes wrong in one of them. Then the first error is raised, or before all of ours one of the user's
+    (Ctrl-C, a signal handler's); the others are told."""
+    errors: list[BaseException] = []
+    for part in parts:
+        try:
+            part()
+        except BaseException as error:
+            errors.append(error)
+    if not errors:
+        return
+    first = next((one for one in errors if not _is_ours(one)), errors[0])
+    for one in errors:
+        if one is not first and _is_ours(one):
+            logger.error(f"recording failed, too: {one!r}")
+    raise first
+
+
+def _is_ours(error: BaseException) -> bool:
+    try:
+        let_through(error)
+    except BaseException:
+        return False
+    return isinstance(error, Exception)
+
+
 def contained(action: Callable[[], None], session: BaseSession) -> None:
     """Run an action of ours; a mistake of the user's is told, one of ours only logged: the training goes on."""
     try:
