@@ -45,3 +45,13 @@ def test_importing_all_of_them_loads_no_framework() -> None:
     code = f"import importlib, sys; [importlib.import_module(name) for name in {names}]; print({FRAMEWORKS} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE)})
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mindspore"])
+def test_no_module_has_the_name_of_what_its_package_gives(framework: str) -> None:
+    """`from package import save` gives the module once somebody has imported that, and not what `__getattr__` knows."""
+    package = SOURCE / "msprobe" / framework
+    tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    (names,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"]
+    given = set(ast.literal_eval(names))
+    assert "PrecisionDebugger" in given and given & {path.stem for path in package.iterdir()} == set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from mindspore import jit_class, ops
 
-from msprobe.mindspore import process
+from msprobe.mindspore import device
 from msprobe.mindspore.static_save.taps import python_op
 
 
@@ -55,4 +55,4 @@ class TensorDump:
 def stand_in(target="Ascend"):
     """From here on graphs are taken to run on another device."""
     ops.TensorDump = TensorDump
-    process.device_target = lambda: target
+    device.device_target = lambda: target

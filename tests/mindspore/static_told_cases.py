@@ -12,7 +12,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from msprobe.mindspore import PrecisionDebugger, process
+from msprobe.mindspore import PrecisionDebugger, device
 from msprobe.mindspore.static_dump import wrapping
 from msprobe.mindspore.static_dump.step import StaticStep
 
@@ -96,9 +96,9 @@ shapeless = Net()
 shapeless.set_inputs(Tensor(shape=[None, 3], dtype=ms.float32))
 run("shapeless", net=shapeless)
 ms.set_context(jit_config={"jit_level": "O2"})
-target, process.device_target.__code__ = process.device_target.__code__, (lambda: "Ascend").__code__
+target, device.device_target.__code__ = device.device_target.__code__, (lambda: "Ascend").__code__
 run("ascend")
-process.device_target.__code__ = target
+device.device_target.__code__ = target
 ms.set_context(jit_config={"jit_level": "O0"})
 ran = Net()
 ran(x)

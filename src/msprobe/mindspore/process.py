@@ -1,4 +1,4 @@
-"""Which rank this process is, what its device can, and waiting for what still runs."""
+"""Which rank this process is, among all and on its node, and waiting for what still runs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ def current_rank() -> int | None:
         return None
 
 
-def device_target() -> str:
-    """`CPU`, `GPU` or `Ascend`."""
-    import mindspore
-
-    return str(mindspore.get_context("device_target"))
+def rank_in_node() -> int | None:
+    """Which of the processes of its node this one is, counted from 0; None where communication was not initialised, or does not say."""
+    return _of_node("get_local_rank")
 
 
-def has_python_ops() -> bool:
-    """Whether a graph of this device can call Python."""
-    return device_target() == "CPU"
+def ranks_of_node() -> int | None:
+    """How many processes of the run are on this node; None where communication was not initialised, or does not say."""
+    return _of_node("get_local_rank_size")
 
 
-def has_dump_ops() -> bool:
-    """Whether a graph of this device can have MindSpore write values to files (TensorDump)."""
-    return device_target() == "Ascend"
+def _of_node(function: str) -> int | None:
+    try:
+        from mindspore import communication
+
+        number = int(getattr(communication, function)()) if communication.GlobalComm.INITED else -1
+        return number if number >= 0 else None
+    except Exception as error:
+        let_through(error)
+        return None
 
 
 def wait_for_device() -> Exception | None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msprobe import log
 from msprobe.contain import let_through
 from msprobe.log import logger
+from msprobe.mindspore.device import device_target, has_python_ops
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
 from msprobe.mindspore.kernel_dump.starting import machine
-from msprobe.mindspore.process import current_rank, device_target, has_python_ops, wait_for_device
+from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.recording.selecting import make_selection
@@ -80,14 +81,8 @@ class StaticDump:
             self._impossible = _impossible()
             if self._impossible:
                 logger.warning(f"nothing is recorded: {self._impossible}")
-                return
-            self._check()
-            from msprobe.mindspore.static_dump.wrapping import read, wrap
-
-            self._tapped = {id(cell) for cell in _all_of(model)}
-            mode = config.section.data_mode
-            self._taps = Taps()
-            self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
+            else:
+                self._put_in(model)
         elif not self._impossible and not any(id(cell) in self._tapped for cell in _all_of(model)):
             session.tell_once("model", _ANOTHER)
         if self._impossible:
@@ -105,6 +100,15 @@ class StaticDump:
             RECORDER.step = StaticStep(config, session.number, session.place_of(rank), selection, session.pool)
             session.tell_begun(f"recording {config.task} of a compiled graph into {RECORDER.step.directory}")
         RECORDER.on = True
+
+    def _put_in(self, model: Any) -> None:
+        from msprobe.mindspore.static_dump.wrapping import read, wrap
+
+        self._check()
+        self._tapped = {id(cell) for cell in _all_of(model)}
+        mode = self._session.config.section.data_mode
+        self._taps = Taps()
+        self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
 
     def stop(self) -> None:
         """Calls that begin later are not recorded."""

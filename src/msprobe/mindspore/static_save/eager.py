@@ -10,7 +10,8 @@ from typing import Any
 from mindspore import Tensor, ops
 
 from msprobe.contain import let_through
-from msprobe.mindspore.process import has_dump_ops, wait_for_device
+from msprobe.mindspore.device import has_dump_ops
+from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES
 from msprobe.mindspore.static_save.taps import skipped

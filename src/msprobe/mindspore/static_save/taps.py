@@ -15,7 +15,7 @@ import numpy as np
 from mindspore import float32, jit_class, ops
 
 from msprobe.contain import let_through
-from msprobe.mindspore import process
+from msprobe.mindspore import device
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES
@@ -149,8 +149,8 @@ class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
         return False
 
 
-class _PythonOps(ops.constexpr(get_instance=False)(lambda: process.has_python_ops())):
-    """process.has_python_ops(), known to the compiler."""
+class _PythonOps(ops.constexpr(get_instance=False)(lambda: device.has_python_ops())):
+    """device.has_python_ops(), known to the compiler."""
 
 
 class _DumpOps(ops.constexpr(get_instance=False)(lambda name: dumps(name))):
@@ -172,9 +172,9 @@ def skipped(name: str) -> int:
 
 def dumps(name: str) -> bool:
     """Whether TensorDump can take a value out of a graph; where it cannot, that is told."""
-    if process.has_dump_ops():
+    if device.has_dump_ops():
         return True
-    where = process.device_target()
+    where = device.device_target()
     FILES.tell(f'save(name="{name}"): graphs on {where} hand no values out (only those on a CPU and on Ascend do): nothing is saved')
     return False
 
