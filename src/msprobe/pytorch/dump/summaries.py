@@ -42,7 +42,7 @@ def table(holds: Holds, complex_statistics: bool = True) -> Table:
         complex_statistics: False puts four nulls in place of the statistics of complex tensors.
     """
     of_complex = Holds.NULLS if holds is Holds.STATISTICS and not complex_statistics else holds
-    rows: Table = {dtype: ("torch.Tensor", code, str(dtype), int(of_complex if dtype.is_complex else holds)) for dtype, code in _CODE.items()}
+    rows: Table = {d: ("torch.Tensor", code, str(d), int(of_complex if d.is_complex else holds)) for d, code in _CODE.items()}
     if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # from 2.10 on
         rows["exchange"] = True
     return rows
