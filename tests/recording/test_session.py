@@ -12,7 +12,7 @@ import pytest
 from msprobe.config import load_config
 from msprobe.errors import UsageError
 from msprobe.recording.debugger import BaseDebugger
-from msprobe.recording.session import BaseSession, check_rank_id, contained
+from msprobe.recording.session import BaseSession, check_rank_id, contained, every_part
 from msprobe.recording.step import Step
 
 
@@ -169,3 +169,20 @@ def test_the_end_of_the_interpreter_shows_no_traceback(error: Exception, tmp_pat
     first, second = caplog.messages
     assert "as expected" in first
     assert second.startswith("calls whose backward pass came after their step had ended: 2")
+
+
+def test_every_part_is_done_whatever_goes_wrong_in_one(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[int] = []
+
+    def part(number: int, error: BaseException | None = None) -> None:
+        done.append(number)
+        if error is not None:
+            raise error
+
+    every_part(lambda: part(0), lambda: part(1))
+    with pytest.raises(ValueError, match="one"):
+        every_part(lambda: part(2, ValueError("one")), lambda: part(3), lambda: part(4, TypeError("two")), lambda: part(5))
+    assert caplog.messages == ["recording failed, too: TypeError('two')"]
+    with pytest.raises(KeyboardInterrupt):  # the user's goes before ours
+        every_part(lambda: part(6, ValueError("three")), lambda: part(7, KeyboardInterrupt()), lambda: part(8))
+    assert done == list(range(9)) and caplog.messages[1:] == ["recording failed, too: ValueError('three')"]

@@ -112,6 +112,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         from msprobe.comparison.frameworks.pairs import comparable_calls
 
         calls = comparable_calls(calls, (parents, golden_parents), notes)
+        calls = _as_in_pytorch(calls, (target, golden), notes, joins=not options.maps)
     stacks = stacks_of(pair.target, notes)
     golden_stack = cache(lambda: stacks_of(pair.golden, []) or {})
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
@@ -169,6 +170,19 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         saved_at=saved_lines(pair.target),
         not_recorded=not_recorded,
     )
+
+
+def _as_in_pytorch(
+    calls: tuple[list[Call], list[Call]], sides: tuple[_Side, _Side], notes: list[str], joins: bool
+) -> tuple[list[Call], list[Call]]:
+    """Both sides' calls, MindSpore's primitives in the shape of PyTorch's functions. `joins`: several may become one."""
+    from msprobe.comparison.frameworks.joined import in_pytorch_order, joined
+
+    place = 0 if sides[0].framework == MINDSPORE else 1
+    ours, theirs = in_pytorch_order(calls[place]), calls[1 - place]
+    if joins:
+        ours = joined(ours, theirs, sides[place].tensor_dir, notes)
+    return (ours, theirs) if place == 0 else (theirs, ours)
 
 
 def _truths(

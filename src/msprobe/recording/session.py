@@ -24,6 +24,8 @@ class BaseSession:
 
     NO_RANK = ""
     """What is said where ranks are selected and this process has none."""
+    RANKS_ARE = ""
+    """How the ranks of the configuration are counted, where that has to be said."""
     config: Config
     root: str
     """dump_path, absolute."""
@@ -107,7 +109,7 @@ class BaseSession:
     def tell_nothing(self, called: str = "start()") -> None:
         """The interpreter ends, and no step was recorded."""
         if self.unselected is not None:
-            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
+            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}{self.RANKS_ARE}')
             return
         steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
         why = self.why_nothing or f"is {called} called, in this process?"
@@ -130,6 +132,32 @@ def check_rank_id(rank_id: object) -> None:
     """Raise UsageError if start() was given a rank that is none."""
     if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
         raise UsageError(f"start(rank_id): rank_id is {rank_id!r}; allowed: an integer of 0 or more")
+
+
+def every_part(*parts: Callable[[], None]) -> None:
+    """Do all of these in order, whatever goes wrong in one of them. Then the first error is raised, or before all of ours one of the user's
+    (Ctrl-C, a signal handler's); the others are told."""
+    errors: list[BaseException] = []
+    for part in parts:
+        try:
+            part()
+        except BaseException as error:
+            errors.append(error)
+    if not errors:
+        return
+    first = next((one for one in errors if not _is_ours(one)), errors[0])
+    for one in errors:
+        if one is not first and _is_ours(one):
+            logger.error(f"recording failed, too: {one!r}")
+    raise first
+
+
+def _is_ours(error: BaseException) -> bool:
+    try:
+        let_through(error)
+    except BaseException:
+        return False
+    return isinstance(error, Exception)
 
 
 def contained(action: Callable[[], None], session: BaseSession) -> None:

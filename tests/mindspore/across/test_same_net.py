@@ -68,6 +68,17 @@ def test_a_planted_difference(name: str, dumps: Path, capsys: pytest.CaptureFixt
         assert "in_mindspore.py" in first and "self.factor" in first
 
 
+def test_level_l1_alone(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What MindSpore's layers are built of is compared with what PyTorch calls."""
+    code, text, results = compared(dumps, "calls", capsys)
+    assert code == 0, text
+    assert set(results) == {"pass"} and results["pass"] >= 3 * 70
+    assert "pairs of calls such as Primitive.conv2d.Conv2D.0.forward and Primitive.bias_add.BiasAdd.0.forward" in text
+    code, text, results = compared(dumps, "planted_calls", capsys)
+    assert code == 1 and results["error"] and not results["unmatched"]
+    assert "argument input.1 of Tensor.__mul__.0.forward differs" in text
+
+
 def test_the_calls_alone(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text, results = compared(dumps, "structure", capsys)
     assert code == 0, text

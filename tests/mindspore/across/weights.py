@@ -35,6 +35,8 @@ CASES = {
     "mix": ("mix", "statistics", 1.0),
     "planted": ("L0", "statistics", 1.001),
     "planted_tensor": ("mix", "tensor", 1.001),
+    "calls": ("L1", "tensor", 1.0),
+    "planted_calls": ("L1", "statistics", 1.001),
     "structure": ("mix", "structure", 1.0),
 }
 """Name -> level, task, and a factor by which one line of the net is off."""

@@ -54,7 +54,11 @@ class Recorded(Plain):
 
 answers = {}
 for kind in NETS:
-    plain = train(kind, Plain)
+    try:
+        plain = train(kind, Plain)
+    except Exception as error:  # a release that lacks an operator on this device
+        answers[kind.__name__] = {"MindSpore itself": repr(error)[-2000:]}
+        continue
     again = train(kind, Plain)
     answers[kind.__name__] = {"repeats": plain == again}
     for level, task in (("L0", "statistics"), ("L1", "statistics"), ("mix", "tensor")):

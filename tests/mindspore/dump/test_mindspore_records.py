@@ -331,7 +331,8 @@ def test_our_errors_stay_ours(runs: Runs) -> None:
 
 
 def test_everything_is_put_back(runs: Runs) -> None:
-    names = ["exchanged", "back at stop", "back at step", "theirs stays"]
+    assert runs.seen["not back"] == []
+    names = ["exchanged", "back at step", "theirs stays"]
     assert {name: runs.seen[name] for name in names} == dict.fromkeys(names, True)
     assert runs.seen["hooks left"] == 0
 

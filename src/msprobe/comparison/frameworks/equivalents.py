@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ class Equivalents:
         classes: class of a cell -> class of a module.
         parameters: parameter of a cell -> parameter of a module.
         buffers: what are parameters in MindSpore and buffers in PyTorch, which no dump of PyTorch holds.
+        primitives: class of a primitive -> its arguments, as PyTorch's function calls them; behind its result it gives more than that.
         arguments: keyword -> keyword.
     """
 
@@ -27,6 +28,7 @@ class Equivalents:
     classes: Mapping[str, str]
     parameters: Mapping[str, str]
     buffers: frozenset[str]
+    primitives: Mapping[str, Sequence[str]]
     arguments: Mapping[str, str]
 
 
@@ -38,7 +40,13 @@ def equivalents() -> Equivalents:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     content = yaml.load(Path(__file__).with_name("equivalents.yaml").read_bytes(), loader)
     apis = {prefix: _flat(names) for prefix, names in content["apis"].items()}
-    return Equivalents(apis, content["classes"], content["parameters"], frozenset(content["buffers"]), content["arguments"])
+    tables = content["classes"], content["parameters"], frozenset(content["buffers"]), content["primitives"], content["arguments"]
+    return Equivalents(apis, *tables)
+
+
+def primitive_class(own: str) -> str:
+    """`BatchNorm` of `Primitive.bn_train.BatchNorm`; "" for what is no primitive."""
+    return own.rpartition(".")[2] if own.startswith("Primitive.") else ""
 
 
 def _flat(names: Mapping[str, Any]) -> dict[str, str]:

@@ -7,16 +7,16 @@ that are no tensors follow other signatures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from msprobe.comparison.alignment.meaning import meaning
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
-from msprobe.comparison.frameworks.equivalents import equivalents
+from msprobe.comparison.frameworks.equivalents import equivalents, primitive_class
 from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.names import forward_of, parse
-from msprobe.comparison.rows import Call
+from msprobe.comparison.rows import Call, Row
 from msprobe.recording.risk import risk_of
 
 Parents = Mapping[str, str | None]
@@ -38,8 +38,8 @@ def comparable_calls(
     both = layers[0] & layers[1]
     if not any(call.parts.is_module for side in calls for call in side):
         notes.append(
-            "no layers were recorded: the frameworks build them of other functions (a Dense of MatMul and BiasAdd, a Linear of linear), "
-            "which have no partners; record at level L0 or mix to compare the layers"
+            "no layers were recorded: the frameworks build them of other functions, not all of which have partners; record at level L0 or "
+            "mix to compare the layers"
         )
     if not both or not all(parents):
         return list(calls[0]), list(calls[1])
@@ -84,13 +84,15 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
         pairs: of two frameworks.
         notes: gets a sentence about what is left out.
     """
-    buffers = equivalents().buffers
+    tables = equivalents()
     what = (
         "running statistics, which PyTorch keeps in buffers that no dump holds",
         "arguments that are no tensors",
         "gradients that are not there",
         "values of calls that only move, make or convert elements, such as {}, "
         "none of which the other side recorded (PyTorch: risk_level ALL)",
+        "what primitives give behind their result",
+        "how many batches a normalisation has seen, which PyTorch counts",
     )
     counts = [0] * len(what)
     moving = _only_moving(pairs)
@@ -103,10 +105,16 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
             counts[2] += 1
             return False
         if call.target is None or call.golden is None:
+            if _counts_batches(call):
+                counts[5] += 1
+                return False
             counts[3] += call.name in moving
             return call.name not in moving
-        if alone.role == "parameters" and alone.key.rpartition(".")[2] in buffers:
+        if alone.role == "parameters" and alone.key.rpartition(".")[2] in tables.buffers:
             counts[0] += 1
+            return False
+        if alone.role == "output" and alone.key != "output.0" and _is_primitive(call, alone, tables.primitives):
+            counts[4] += 1
             return False
         if alone.role == "input" and alone.kind != "tensor" and not call.target.parts.is_module:
             counts[1] += 1
@@ -117,7 +125,22 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
     first = next(iter(moving), "")
     left_out = [f"{text.format(first)}: {count}" for count, text in zip(counts, what, strict=True) if count]
     notes += [f"left out, since one side alone has them: {text}" for text in left_out]
-    return [call for call in kept if call.rows or call.name not in moving]
+    return [call for call in kept if call.rows or not (call.name in moving or _counts_batches(call))]
+
+
+def _is_primitive(call: CallPair, row: Row, known: Container[str]) -> bool:
+    """Whether a value is of a primitive of these classes, and not of PyTorch's function."""
+    ours = next((side for side in (call.target, call.golden) if side is not None and row in side.rows), None)
+    return ours is not None and ours.parts.direction == "forward" and primitive_class(ours.parts.own) in known
+
+
+def _counts_batches(pair: CallPair) -> bool:
+    """Whether it is `num_batches_tracked.add_(1)`, in PyTorch's layers of normalisation."""
+    call = pair.target or pair.golden
+    if call is None or call.parts.base != "Tensor.add_" or call.parts.direction != "forward" or len(call.rows) != 3:
+        return False
+    count, one, _ = call.rows
+    return count.kind == "tensor" and (count.dtype, count.shape) == ("torch.int64", "[]") and type(one.value) is int and one.value == 1
 
 
 def _only_moving(pairs: Sequence[CallPair]) -> dict[str, None]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msprobe import log
 from msprobe.contain import let_through
 from msprobe.log import logger
-from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.debug_save.step import SavedStep
+from msprobe.mindspore.process import current_rank
 
 if TYPE_CHECKING:
     from msprobe.mindspore.session import Session
@@ -26,7 +26,6 @@ class Saving:
         """Nothing is recorded before the next step."""
         self.step: SavedStep | None = None
         self._told: set[str] = set()
-        self._ended = False
 
     def save(self, variable: Any, name: Any, save_backward: Any) -> None:
         """See `PrecisionDebugger.save`. Errors of ours are told and go no further."""
@@ -55,24 +54,17 @@ class Saving:
             self._tell(f'save() records at level "debug" only, and the level is "{config.level}": nothing is saved')
             return None
         rank = current_rank()
-        if not session.selects(rank):
+        if not session.selects(rank, "save()"):
             return None
         log.set_rank(rank)
         step = self.step = SavedStep(config, session.number, session.place_of(rank), session.pool)
-        told = logger.debug if self._ended else logger.info  # once is enough to know what is going on
-        told(f"step {session.number}: saving {config.task} of what save() is given into {step.directory}")
+        session.tell_begun(f"saving {config.task} of what save() is given into {step.directory}")
         return step
 
-    def end_step(self) -> None:
-        """Everything is on disk, and the next save() decides anew."""
+    def take(self) -> SavedStep | None:
+        """The step ends: gives what belongs to it, and the next save() decides anew."""
         step, self.step, self._off = self.step, None, False
-        if step is None:
-            return
-        self._ended = True
-        failure = wait_for_device()
-        step.close()
-        if failure is not None:
-            logger.warning(f"an operation of the step had failed: {failure!r}")
+        return step
 
     def forget(self) -> None:
         """This is a forked child: nothing is recorded here."""

@@ -42,7 +42,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     manual_seed = getattr(mindspore, "manual_seed", None)  # the generators of mint, in releases that have them
     if manual_seed is not None:
         manual_seed(seed)
-    if mode:
+    if mode and mindspore.get_context("deterministic") != "ON":  # MindSpore 2.7 takes it once
         try:
             mindspore.set_deterministic(True)
         except Exception as error:  # a device that has no such choice, or a graph that was compiled before
