@@ -12,7 +12,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from msprobe.mindspore import PrecisionDebugger
+from msprobe.mindspore import PrecisionDebugger, device
 from msprobe.mindspore.static_dump import wrapping
 from msprobe.mindspore.static_dump.step import StaticStep
 
@@ -46,7 +46,7 @@ class Net(nn.Cell):
         return self.out(self.first(x))
 
 
-def run(name, net=None, **settings):
+def run(name, net=None, nets=(None, None), **settings):
     PrecisionDebugger._instance = PrecisionDebugger._session = None
     told.clear()
     lines.clear()
@@ -55,15 +55,26 @@ def run(name, net=None, **settings):
     ms.set_seed(0)
     net = net or Net()
     bits = []
-    for _ in range(2):
+    first = net
+    for another in nets:
+        net = another or first
         debugger.start(net)
         bits.append(net(x).asnumpy().tobytes().hex())
         debugger.stop()
         debugger.step()
     data = [json.loads(path.read_text(encoding="utf-8"))["data"] for path in sorted(Path(name).rglob("dump.json"))]
+    unread = [json.loads(path.read_text(encoding="utf-8")).get("unread") for path in sorted(Path(name).rglob("meta.json"))]
     files = sorted(path.name for path in Path(name).glob("step0/**/*.npy"))
     constructs = ["construct" in vars(cell) for _, cell in net.cells_and_names()]
-    answer[name] = {"told": list(told), "lines": list(lines), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
+    answer[name] = {
+        "told": list(told),
+        "lines": list(lines),
+        "data": data,
+        "files": files,
+        "unread": unread,
+        "bits": bits,
+        "taps": any(constructs),
+    }
     return PrecisionDebugger._session
 
 
@@ -78,6 +89,17 @@ run("tensor_list", statistics={"tensor_list": ["first"], "data_mode": ["forward"
 run("nothing", statistics={"list": ["no_such_cell"]})
 run("listed", statistics={"list": ["Cell.first.Dense.forward", "out"]}, step=[0])
 run("scope", statistics={"scope": ["Cell.out.Dense.forward.0", "Cell.out.Dense.forward.0"]})
+other = Net()
+run("another", nets=[None, other])
+ms.set_seed(0)
+shapeless = Net()
+shapeless.set_inputs(Tensor(shape=[None, 3], dtype=ms.float32))
+run("shapeless", net=shapeless)
+ms.set_context(jit_config={"jit_level": "O2"})
+target, device.device_target.__code__ = device.device_target.__code__, (lambda: "Ascend").__code__
+run("ascend")
+device.device_target.__code__ = target
+ms.set_context(jit_config={"jit_level": "O0"})
 ran = Net()
 ran(x)
 run("compiled", net=ran)

@@ -18,6 +18,7 @@ class Taps:
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
+        self._hooks: list[Callable[[], None]] = []
         self._patches = Patches()
         for executor in (jit_executor, cell_executor):
             if executor is not None and "compile" in vars(executor):
@@ -40,18 +41,19 @@ class Taps:
     def hook(self, parameter: Any, hook: Callable[[Any], Any]) -> None:
         """A hook on a parameter."""
         handle = parameter.register_hook(hook)
-        self._undo.append(handle.remove)
+        self._hooks.append(handle.remove)
 
     def take_out(self) -> None:
         """The model is as it was, for what is compiled from here on."""
+        self.take_hooks_out()
         undo, self._undo = self._undo, []
-        for back in reversed(undo):
-            try:
-                back()
-            except Exception as error:
-                let_through(error)
-                logger.warning(f"a tap could not be taken out: {error!r}")
+        _run(undo)
         self._patches.undo()
+
+    def take_hooks_out(self) -> None:
+        """The parameters are as they were."""
+        hooks, self._hooks = self._hooks, []
+        _run(hooks)
 
     def _second_try(self, compiles: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(compiles)
@@ -59,9 +61,22 @@ class Taps:
             try:
                 return compiles(executor, *args, **kwargs)
             except Exception as error:
+                let_through(error)
                 if not self._undo:
                     raise
-                reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                reason = _reason(error)
+            if self._hooks:  # a hook on a parameter that no gradient comes to is too much for MindSpore (2.10)
+                self.take_hooks_out()
+                try:
+                    result = compiles(executor, *args, **kwargs)
+                    logger.warning(
+                        "gradients of parameters are not recorded: MindSpore does not compile this model with hooks on them, "
+                        f"which it cannot where one of them gets no gradient (stop_gradient): {reason}"
+                    )
+                    return result
+                except Exception as error:
+                    let_through(error)
+                    reason = _reason(error)
             self.take_out()
             RECORDER.cells.clear()
             result = compiles(executor, *args, **kwargs)  # what it raises now is the user's
@@ -69,3 +84,16 @@ class Taps:
             return result
 
         return compile
+
+
+def _reason(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _run(undo: list[Callable[[], None]]) -> None:
+    for back in reversed(undo):
+        try:
+            back()
+        except Exception as error:
+            let_through(error)
+            logger.warning(f"a tap could not be taken out: {error!r}")

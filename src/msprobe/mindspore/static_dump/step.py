@@ -20,6 +20,7 @@ from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 
 _ITEMS = {"max": "Max", "min": "Min", "mean": "Mean", "l2norm": "Norm"}
+_UNSHAPED = "a tensor whose shape is known only when the graph runs"
 _KEYS = {("forward", "input"): "input_args", ("forward", "kwargs"): "input_kwargs"}
 
 
@@ -103,6 +104,7 @@ class StaticStep(Step):
             entry = self.writer.add(name, {}, False)
             if spot.direction == "forward":
                 entry.data.update(self._constants(spot.base))
+                self._tell_unread(name, spot.base)
             elif spot.direction == "backward":
                 for role, side in (("input", sides.input), ("output", sides.output)):
                     if side:
@@ -118,10 +120,15 @@ class StaticStep(Step):
             data.update(input_args=[], input_kwargs={})
         if sides.output:
             data.update(output=[], parameters={})
-        for spot, record in list(RECORDER.constants.items()):
+        for spot, record in [*RECORDER.constants.items(), *((spot, None) for spot in RECORDER.unread)]:
             if spot.base == base and _KEYS.get((spot.direction, spot.role), spot.role) in data:
-                _place(data, spot, dict(record))
+                _place(data, spot, None if record is None else dict(record))
         return data
+
+    def _tell_unread(self, name: str, base: str) -> None:
+        for spot in [spot for spot in list(RECORDER.unread) if spot.base == base]:
+            self.report(name, f"{spot.role} {spot.path}: {_UNSHAPED}")
+            self.writer.note_unread((name, spot.role, tuple(spot.path.split(".")), _UNSHAPED))
 
     def _put(self, entry: Entry, spot: Spot, record: Record) -> None:
         _place(entry.data, spot, record)
@@ -172,7 +179,7 @@ class StaticStep(Step):
         return None
 
 
-def _place(data: dict[str, Any], spot: Spot, record: Record) -> None:
+def _place(data: dict[str, Any], spot: Spot, record: Record | None) -> None:
     """Put a record where its spot says: lists grow, `0.k` lies in a dict inside of the first element."""
     parts = spot.path.split(".")
     if spot.direction == "parameters_grad":

@@ -3,7 +3,7 @@
 MindSpore reads the source text of what runs in the graph, so it is plain: a receiver called `self`, no lambda inside an expression.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor, bfloat16, float32, int32, jit_class, nn, ops
+from mindspore.ops.functional import isconstant
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
@@ -159,7 +160,7 @@ class GradientTap(nn.Cell):
         return x
 
     def bprop(self, x, number, index, out, dout):
-        if 0 not in dout.shape:
+        if isconstant(dout.shape) and 0 not in dout.shape:
             if dout.dtype == bfloat16:
                 self.wide(ops.cast(dout, float32), number, index)
             else:
@@ -192,10 +193,20 @@ class _Index(ops.constexpr(get_instance=False)(lambda base, role, path: number_t
     """The number of a path, when MindSpore compiles."""
 
 
+class _HasGradient(ops.constexpr(get_instance=False)(lambda base, role, path, dtype: RECORDER.has_gradient(base, role, path, str(dtype)))):
+    """Whether MindSpore differentiates by a tensor, when it compiles."""
+
+
 class _Deep(ops.constexpr(get_instance=False)(lambda spot: RECORDER.too_deep(Spot(*spot)))):
     """Tells, when MindSpore compiles, of a value inside of more containers than are looked into."""
 
 
+class _Unshaped(ops.constexpr(get_instance=False)(lambda spot: RECORDER.unshaped(Spot(*spot)))):
+    """Tells, when MindSpore compiles, of a value whose shape is known only when the graph runs."""
+
+
 note_constant = _Constant()
+note_unshaped = _Unshaped()
 note_deep = _Deep()
+has_gradient = _HasGradient()
 index_of = _Index()

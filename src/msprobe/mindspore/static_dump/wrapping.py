@@ -1,12 +1,13 @@
 """Puts taps around `construct` of every cell, before MindSpore compiles it; they stay in the graph, idle while recording is off."""
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc,assignment"
 from __future__ import annotations
 
 import types
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, nn, ops
+from mindspore.ops.functional import isconstant
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
@@ -23,7 +24,7 @@ def first(args, kwargs, in_order):
     """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
     takes in what another one has given out has the higher number."""
     if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is for a tensor only)
-        if 0 not in args[0].shape and args[0].dtype != bfloat16:
+        if isconstant(args[0].shape) and 0 not in args[0].shape and args[0].dtype != bfloat16:
             return ops.stop_gradient(args[0])
     return _ONE
 

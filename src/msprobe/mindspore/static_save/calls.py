@@ -13,6 +13,7 @@ from msprobe.mindspore.static_save.taps import (
     DumpTap,
     GradientTap,
     Tap,
+    dump_ops,
     in_graph,
     python_ops,
     tell_skipped,
@@ -28,7 +29,8 @@ def _save_in_graph(save_dir: Any, name: Any, data: Any) -> None:
             _save_in_graph(save_dir, f"{name}.{key}", value)
     elif isinstance(data, Tensor):
         if not python_ops():
-            DumpTap(save_dir, name)(data)
+            if dump_ops(name):
+                DumpTap(save_dir, name)(data)
         elif 0 in data.shape:
             Tap(save_dir, name, data.shape, data.dtype)(ops.zeros((1,), float32))
         elif data.dtype == bfloat16:
@@ -69,7 +71,9 @@ def save_grad(save_dir: str, name: str, data: Any) -> Any:
     """
     if in_graph():
         if not python_ops():
-            return DumpGradientTap(save_dir, name + "_grad")(data)
+            if dump_ops(name):
+                return DumpGradientTap(save_dir, name + "_grad")(data)
+            return data
         if 0 in data.shape:
             return GradientTap(save_dir, name + "_grad", None, True)(data)
         if data.dtype == bfloat16:

@@ -10,9 +10,11 @@ from typing import Any
 from mindspore import Tensor, ops
 
 from msprobe.contain import let_through
+from msprobe.mindspore.device import has_dump_ops
 from msprobe.mindspore.process import wait_for_device
+from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES
-from msprobe.mindspore.static_save.taps import has_python_ops, skipped
+from msprobe.mindspore.static_save.taps import skipped
 
 _MAX_DEPTH = 200
 
@@ -91,7 +93,8 @@ def _directory(what: str, save_dir: Any, name: Any) -> str | None:
 def end_step() -> None:
     """See `step`."""
     failure = wait_for_device()
-    if not has_python_ops():
+    DUMPED.settle(FILES)
+    if has_dump_ops():
         _tell_device()
     FILES.end_step()
     if failure is not None:
@@ -117,6 +120,7 @@ def _tell_device() -> None:
 def _at_exit() -> None:
     """A graph may still run when the interpreter ends."""
     if wait_for_device() is None:
+        DUMPED.settle(FILES, last=True)
         FILES.drain()
 
 

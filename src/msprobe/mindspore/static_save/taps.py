@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mindspore import float32, get_context, jit_class, ops
+from mindspore import float32, jit_class, ops
 
 from msprobe.contain import let_through
+from msprobe.mindspore import device
 from msprobe.mindspore.dump.values import Array
+from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES
 
 Take = Callable[[str, Array], None]
@@ -72,16 +74,6 @@ def keeping(directory: str, name: str) -> Take:
     return take
 
 
-def has_python_ops() -> bool:
-    """Whether a graph of this device can call Python."""
-    return bool(get_context("device_target") == "CPU")
-
-
-def _dump_path(directory: str, name: str) -> str:
-    """TensorDump puts step and rank into the braces itself, and numbers its files."""
-    return os.path.join(os.path.abspath(directory), "{step}", "{rank}", name)
-
-
 @jit_class
 class Tap:
     """Hands a tensor out of the graph; nothing of it is differentiated."""
@@ -125,7 +117,7 @@ class DumpTap:
     """Tap, on a device whose graphs cannot call Python."""
 
     def __init__(self, directory, name):
-        self.path = _dump_path(directory, name)
+        self.path = DUMPED.path(directory, name)
         self.op = ops.TensorDump()
 
     def __call__(self, x):
@@ -137,7 +129,7 @@ class DumpGradientTap:
     """GradientTap, on a device whose graphs cannot call Python."""
 
     def __init__(self, directory, name):
-        path = _dump_path(directory, name)
+        path = DUMPED.path(directory, name)
         op = ops.TensorDump()
 
         def through(gradient):
@@ -157,11 +149,12 @@ class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
         return False
 
 
-class _PythonOps(ops.constexpr(get_instance=False)(lambda: has_python_ops())):
-    """has_python_ops(), known to the compiler."""
+class _PythonOps(ops.constexpr(get_instance=False)(lambda: device.has_python_ops())):
+    """device.has_python_ops(), known to the compiler."""
 
-    def __call__(self):
-        return has_python_ops()
+
+class _DumpOps(ops.constexpr(get_instance=False)(lambda name: dumps(name))):
+    """dumps(name), known to the compiler."""
 
 
 class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
@@ -177,6 +170,16 @@ def skipped(name: str) -> int:
     return 0
 
 
+def dumps(name: str) -> bool:
+    """Whether TensorDump can take a value out of a graph; where it cannot, that is told."""
+    if device.has_dump_ops():
+        return True
+    where = device.device_target()
+    FILES.tell(f'save(name="{name}"): graphs on {where} hand no values out (only those on a CPU and on Ascend do): nothing is saved')
+    return False
+
+
 in_graph = _InGraph()
+dump_ops = _DumpOps()
 python_ops = _PythonOps()
 tell_skipped = _Skipped()
