@@ -238,3 +238,25 @@ def test_normalisations_take_their_arguments_in_another_order(tmp_path: Path, ca
     ours["Primitive.bn_train.BatchNorm.0.forward"]["input_args"][2] = ms(3.5, (2,))
     ran = compare(tmp_path / "off", ours, theirs, capsys)
     assert ran.code == 1 and "`bias` of the first call, `bn_train.BatchNorm`" in ran.out
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_the_same_inputs(turned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing asks for the gradient of the first: MindSpore has null in its place, PyTorch has no place for it."""
+    shape = (2, 3)
+    first, second = tensor(1.0), tensor(2.0, requires_grad=True)
+    ours: Json = {
+        "Tensor.__add__.0.forward": api([ms(1.0, shape), ms(2.0, shape)], [ms(3.0, shape)]),
+        "Tensor.__add__.0.backward": backward([ms(4.0, shape)], [None, ms(5.0, shape)]),
+    }
+    theirs: Json = {
+        "Tensor.__add__.0.forward": api([first, second], [tensor(3.0, requires_grad=True)]),
+        "Tensor.__add__.0.backward": backward([tensor(4.0)], [tensor(5.0)]),
+    }
+    ran = compare(tmp_path, ours, theirs, capsys, turned=turned)
+    assert ran.code == 0, ran.out
+    names = {row["NPU Name"]: row["Bench Name"] for row in ran.rows}
+    wanted = ("Tensor.__add__.0.backward.output.1", "Tensor.__add__.0.backward.output.0")
+    assert names[wanted[turned]] == wanted[not turned]
+    theirs["Tensor.__add__.0.backward"] = backward([tensor(4.0)], [tensor(5.5)])
+    assert compare(tmp_path / "off", ours, theirs, capsys, turned=turned).code == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -264,6 +265,10 @@ class Bad(nn.Cell):
         raise ValueError("the user's own")
 
 
+def timed_out(*_):
+    raise TimeoutError("the user's handler")
+
+
 def errors():
     debugger("raises", "mix")
     net = Raises()
@@ -276,6 +281,33 @@ def errors():
     net(data()[0])
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
+
+    debugger("timeout", "mix")
+    net = made(Mlp)
+    PrecisionDebugger.start(net)
+    signal.signal(signal.SIGALRM, timed_out)
+    encoder = PrecisionDebugger._session.step.encoder
+    value = encoder.value
+    told = []
+    for role in ("input", "output"):  # before and after a call
+        for kind in ("Primitive", "Cell"):
+
+            def fires(item, path, side, role=role, kind=kind):
+                if side.role == role and side.entry.startswith(kind):
+                    signal.raise_signal(signal.SIGALRM)
+                return value(item, path, side)
+
+            encoder.value = fires
+            try:
+                net(data()[0])
+            except TimeoutError as error:
+                told.append(str(error))
+            del encoder.value
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    net(data()[0])
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
+    seen["timeouts"] = told
 
     debugger("ours", "mix")
     net = made(Mlp)

@@ -330,6 +330,16 @@ def test_our_errors_stay_ours(runs: Runs) -> None:
     assert "ZeroDivisionError" in (runs.place("ours") / "dump_error_info.log").read_text()
 
 
+def test_a_signal_handler_that_raises_in_our_code_ends_no_recording(runs: Runs) -> None:
+    """Four calls of a net are cut off by it, the fifth is recorded as a whole."""
+    assert runs.seen["timeouts"] == ["the user's handler"] * 4
+    whole = ["Cell.first.Dense.forward.4", "Primitive.relu.ReLU.0.forward", "Cell.act.ReLU.forward.0", "Primitive.matmul.MatMul.4.forward",
+             "Primitive.bias_add.BiasAdd.2.forward", "Cell.second.Dense.forward.0"]  # fmt: skip
+    assert list(runs.data("timeout"))[-6:] == whole
+    parents = runs.construct("timeout")
+    assert [parents[name] for name in whole] == [None, whole[2], None, whole[5], whole[5], None]
+
+
 def test_everything_is_put_back(runs: Runs) -> None:
     assert runs.seen["not back"] == []
     names = ["exchanged", "back at step", "theirs stays"]

@@ -100,11 +100,13 @@ def joined(ours: Sequence[Call], theirs: Sequence[Call], directory: Path, notes:
         made[group.members[-1].name] = _forward(group)
         gone.update(call.name for call in group.members)
         for suffix in suffixes:
-            members = [backwards.get((call.name, suffix)) for call in group.members]
-            if None not in members:
-                known = [call for call in members if call is not None]
-                made[known[0].name] = _backward(group, dict(zip((call.name for call in group.members), known, strict=True)))
-                gone.update(call.name for call in known)
+            found = {call.name: backwards.get((call.name, suffix)) for call in group.members}
+            if group.before is not None and found[group.before.name] is None:  # nothing asks for the gradient of x
+                del found[group.before.name]
+            known = {name: call for name, call in found.items() if call is not None}
+            if len(known) == len(found):
+                made[next(iter(known.values())).name] = _backward(group, known)
+                gone.update(call.name for call in known.values())
     count = sum(group.bias is not None for group in groups)
     if count:
         example = next(group for group in groups if group.bias is not None)
@@ -237,7 +239,8 @@ def _backward(group: _Group, backwards: dict[str, Call]) -> Call:
     def sent(call: Call, place: int) -> list[Row]:
         return [row for row in backwards[call.name].rows if row.key == f"output.{place}"]
 
-    outputs = [*sent(group.before or group.product, 0), *sent(group.product, 1)]
+    first = group.before if group.before is not None and group.before.name in backwards else group.product
+    outputs = [*sent(first, 0), *sent(group.product, 1)]
     if group.bias is not None:
         outputs += sent(group.bias, 1)
     arrived = [row for row in backwards[(group.after or group.last).name].rows if row.role == "input"]

@@ -64,39 +64,36 @@ class Recorder:
         if step is None or state.inside:
             return function(*args, **kwargs)
         began = perf_counter()
-        state.inside = True
         call = None
         try:
-            call = self._api_begins(step, full, args[skipped:], kwargs)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, full, f"call could not be recorded: {error!r}")
+            state.inside = True
+            try:
+                call = self._api_begins(step, full, args[skipped:], kwargs)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, full, f"call could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            try:
+                result = function(*args, **kwargs)
+            except BaseException:
+                if call is not None and call.entry is not None:
+                    step.writer.finish(call.entry)
+                raise
+            began = perf_counter()
+            try:
+                if call is not None:
+                    self._api_ends(step, call, result)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, full, f"result could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            return result
         except PendingError as pending:
-            state.inside = False
-            raise pending.error from None
-        step.tally.spent += perf_counter() - began
-        try:
-            result = function(*args, **kwargs)
-        except BaseException:
-            state.inside = False
             if call is not None and call.entry is not None:
                 step.writer.finish(call.entry)
-            raise
-        began = perf_counter()
-        try:
-            if call is not None:
-                self._api_ends(step, call, result)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, full, f"result could not be recorded: {error!r}")
-        except PendingError as pending:
-            state.inside = False
-            if call is not None and call.entry is not None:
-                step.writer.finish(call.entry)
             raise pending.error from None
-        state.inside = False
-        step.tally.spent += perf_counter() - began
-        return result
+        finally:
+            state.inside = False  # also where a signal handler of the user's has raised in our code
 
     def _api_begins(self, step: StepRecord, full: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         state = self.state
@@ -175,43 +172,41 @@ class Recorder:
             return function(cell, *args, **kwargs)
         state = self.state
         began = perf_counter()
-        was_inside, state.inside = state.inside, True
-        opened = call = None
+        was_inside = state.inside
         depth = len(state.open)
+        call = None
         try:
-            call, opened = self._cell_begins(step, prefix, cell, args, kwargs)
-            state.open.append(opened)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, prefix, f"cell could not be recorded: {error!r}")
-        except PendingError as pending:
-            state.inside = was_inside
-            raise pending.error from None
-        state.inside = False
-        step.tally.spent += perf_counter() - began
-        try:
-            result = function(cell, *args, **kwargs)
-        except BaseException:
+            state.inside = True
+            try:
+                call, opened = self._cell_begins(step, prefix, cell, args, kwargs)
+                state.open.append(opened)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, prefix, f"cell could not be recorded: {error!r}")
+            state.inside = False
+            step.tally.spent += perf_counter() - began
+            try:
+                result = function(cell, *args, **kwargs)
+            except BaseException:
+                self._cell_raised(step, call)
+                raise
+            began = perf_counter()
             del state.open[depth:]
-            state.inside = was_inside
-            self._cell_raised(step, call)
-            raise
-        began = perf_counter()
-        del state.open[depth:]
-        state.inside = True
-        try:
-            if call is not None:
-                self._cell_ends(step, call, cell, result)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, prefix, f"result could not be recorded: {error!r}")
+            state.inside = True
+            try:
+                if call is not None:
+                    self._cell_ends(step, call, cell, result)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, prefix, f"result could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            return result
         except PendingError as pending:
-            state.inside = was_inside
             self._cell_raised(step, call)
             raise pending.error from None
-        state.inside = was_inside
-        step.tally.spent += perf_counter() - began
-        return result
+        finally:
+            del state.open[depth:]
+            state.inside = was_inside  # also where a signal handler of the user's has raised in our code
 
     def _cell_begins(
         self, step: StepRecord, prefix: str, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
