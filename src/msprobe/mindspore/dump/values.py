@@ -24,6 +24,9 @@ Array = np.ndarray[Any, Any]
 Save = Callable[[Array, str, str, Path], str | None]
 """`save(array, entry, role, path)` keeps values; gives the file's name or None."""
 
+RUNNING = object()
+"""Stands for what a call gives that still runs when it returns."""
+
 _Tensor = mindspore.Tensor
 _MAX_DEPTH = 200
 _MAX_CONTAINERS = 10_000
@@ -97,6 +100,11 @@ class Encoder:
 
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
+        if value is RUNNING:
+            if side.wanted:
+                self._report(side.entry, "output: the communication still runs when the call returns, and its result is not recorded")
+                self._unread(("0",), side, "a result that was not there yet")
+            return [None]
         if isinstance(value, tuple) and not hasattr(value, "_fields"):
             return self.positional(value, side)
         return [self.value(value, ("0",), side)]
