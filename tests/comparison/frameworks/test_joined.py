@@ -240,6 +240,31 @@ def test_normalisations_take_their_arguments_in_another_order(tmp_path: Path, ca
     assert ran.code == 1 and "`bias` of the first call, `bn_train.BatchNorm`" in ran.out
 
 
+def test_losses_take_their_arguments_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index, mean = {"type": "int", "value": -100}, {"type": "str", "value": "mean"}
+    x, labels, weight = (4, 3), (4,), (3,)
+    ours: Json = {
+        "Functional.cross_entropy.0.forward": api([ms(1.0, x), ms(2.0, labels), ms(3.0, weight), index, mean], [ms(5.0, ())]),
+        "Functional.smooth_l1_loss.0.forward": api([ms(1.0, x), ms(2.0, x), {"type": "float", "value": 0.5}, mean], [ms(6.0, ())]),
+    }
+    theirs: Json = {
+        "Functional.cross_entropy.0.forward": api(
+            [tensor(1.0, shape=x), tensor(2.0, shape=labels), tensor(3.0, shape=weight)],
+            [tensor(5.0, shape=())],
+            ignore_index=index,
+            reduction={"type": "str", "value": "sum"},
+        ),
+        "Functional.smooth_l1_loss.0.forward": api(
+            [tensor(1.0, shape=x), tensor(2.0, shape=x)], [tensor(6.0, shape=())], reduction=mean, beta={"type": "float", "value": 0.5}
+        ),
+    }
+    ran = compare(tmp_path, ours, theirs, capsys)
+    assert [(row["NPU Name"], row["Bench Name"]) for row in ran.rows if row["Result"] != "pass"] == [
+        ("Functional.cross_entropy.0.forward.input.4", "Functional.cross_entropy.0.forward.input.reduction")
+    ]
+    assert len(ran.rows) == 6 + 5 and "`reduction`" in ran.out
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_gradients_of_the_same_inputs(turned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing asks for the gradient of the first: MindSpore has null in its place, PyTorch has no place for it."""

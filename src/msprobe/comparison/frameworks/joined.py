@@ -63,14 +63,14 @@ class _Group(NamedTuple):
 
 
 def in_pytorch_order(ours: Sequence[Call]) -> list[Call]:
-    """The calls of MindSpore's side, the values of primitives under the keys that they have in calls of PyTorch's function."""
-    table = equivalents().primitives
+    """The calls of MindSpore's side, arguments that stand elsewhere under the keys that they have in calls of PyTorch's function."""
+    table = equivalents().signatures
     made: list[Call] = []
     for call in ours:
-        names = table.get(_class(call)) if call.parts.direction == "forward" else None
+        names = table.get(_class(call) or call.parts.own) if call.parts.direction == "forward" else None
         if names is not None:
             usual = {name: f"input.{place}" for place, name in enumerate(argument_names(call))}
-            keys = {f"input.{place}": usual.get(name, name) for place, name in enumerate(names)}
+            keys = {f"input.{place}": usual.get(name, f"input.{name}") for place, name in enumerate(names)}
             call = call._replace(rows=tuple(row._replace(key=keys.get(row.key, row.key)) for row in call.rows))
         made.append(call)
     return made
