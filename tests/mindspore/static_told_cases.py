@@ -119,6 +119,31 @@ run("broken")
 wrapping.give = give
 
 
+class Curved(nn.Cell):
+    """Second derivatives of a net."""
+
+    def __init__(self):
+        super().__init__()
+        ms.set_seed(0)
+        self.net = Net()
+        self.first = ms.grad(self.squared)
+        self.second = ms.grad(self.slope)
+
+    def squared(self, x):
+        return (self.net(x) ** 2).sum()
+
+    def slope(self, x):
+        return (self.first(x) ** 2).sum()
+
+    def construct(self, x):
+        return self.second(x)
+
+
+bare = Curved()(x).asnumpy().tobytes().hex()
+run("curved", net=Curved())
+answer["curved"]["same"] = answer["curved"]["bits"] == [bare, bare]
+
+
 def failing(step):
     raise RuntimeError("made to fail")
 
