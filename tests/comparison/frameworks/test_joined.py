@@ -97,6 +97,16 @@ def test_two_calls_are_compared_with_one(turned: bool, tmp_path: Path, capsys: p
     assert "2 pairs of calls such as Primitive.matmul.MatMul.0.forward and Primitive.bias_add.BiasAdd.0.forward" in ran.out
 
 
+def test_a_reference_of_the_other_framework(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is paired in the same way: what is compared with the golden run is compared with the truth."""
+    ours, theirs = {**of_mindspore(), **gradients_of_mindspore()}, {**of_pytorch(), **GRADIENTS}
+    truth = write_dump(tmp_path / "truth", theirs, level="L1")
+    ran = compare(tmp_path, ours, theirs, capsys, "--reference", str(truth))
+    assert ran.code == 0 and "against the reference: 8 rows: both are within rounding of the truth\n" in ran.out, ran.out
+    ran = compare(tmp_path / "off", of_mindspore(off={"weight": 0.5}), of_pytorch(), capsys, "--reference", str(truth))
+    assert "1 row: target is farther from the truth than golden" in ran.out
+
+
 @pytest.mark.parametrize(
     ("off", "said"),
     [
