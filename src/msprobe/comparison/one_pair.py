@@ -228,7 +228,15 @@ def _measured(pairs: Sequence[CallPair], side: _Side, truth: _Side) -> list[Meas
 def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:
     mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
     measurer = _measurer(mode, side, truth)
-    pairs, shifted = gradient_slots.realigned(align(side.calls, truth.calls, around).pairs)
+    calls: tuple[list[Call], list[Call]] = (side.calls, truth.calls)
+    two_frameworks = (side.framework == MINDSPORE) != (truth.framework == MINDSPORE)
+    if two_frameworks:
+        calls = _as_in_pytorch(calls, (side, truth), [], joins=True)
+    pairs, shifted = gradient_slots.realigned(align(*calls, around).pairs)
+    if two_frameworks:
+        from msprobe.comparison.frameworks.gradients import of_the_same_inputs
+
+        pairs = of_the_same_inputs(pairs)
     measured = measure_calls(pairs, measurer, shifted, gradient_slots.not_measured(measurer.columns, "N/A"))
     return weigh(measured, sampled=mode == "statistics")
 

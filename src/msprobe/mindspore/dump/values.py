@@ -56,6 +56,12 @@ def raise_if_pending(tensor: Any, error: Exception) -> None:
         raise PendingError(error) from None
 
 
+def _of_bfloat16(tensor: Any) -> tuple[Array, Array]:
+    """The elements of a tensor of bfloat16: as 16-bit numbers, and as the float32 that each of them is."""
+    raw = np.frombuffer(tensor.get_bytes(), np.uint16)
+    return raw, (raw.astype(np.uint32) << 16).view(np.float32).reshape(tensor.shape)
+
+
 class Side:
     """One side of one call while it is being recorded: where its values belong, and the tensors met on the way."""
 
@@ -140,15 +146,18 @@ class Encoder:
             record.update(Max=None, Min=None, Mean=None, Norm=None)
             self._unread(path, side, "a parameter whose values have not been made yet")
             return record
+        raw = None
         try:
             array = tensor.asnumpy()
         except Exception as error:
             raise_if_pending(tensor, error)
-            raise
-        return self.array(array, record, path, side)
+            if text != "BFloat16":
+                raise
+            raw, array = _of_bfloat16(tensor)  # NumPy is of another major version than MindSpore was built with
+        return self.array(array, record, path, side, raw)
 
-    def array(self, array: Array, record: dict[str, Any], path: Path, side: Side) -> Record:
-        """Put what `array` holds into the record of a tensor."""
+    def array(self, array: Array, record: dict[str, Any], path: Path, side: Side, raw: Array | None = None) -> Record:
+        """Put what `array` holds into the record of a tensor. `raw`: the tensor's own elements, where `array` is of another dtype."""
         kept = array.dtype
         if kept not in _CODE_OF:
             _CODE_OF[kept] = numerics.CODE.get(kept.name)  # the name of a dtype takes numpy longer than the statistics of a small tensor
@@ -162,7 +171,8 @@ class Encoder:
             address = array.ctypes.data
             record["Max"], record["Min"], record["Mean"], record["Norm"] = numerics.summarize(address, code, array.size)
         if self._md5:
-            record["md5"] = f"{crc32_of(array.ctypes.data, array.itemsize, (array.size,), (1,)):08x}"
+            own = array if raw is None else raw
+            record["md5"] = f"{crc32_of(own.ctypes.data, own.itemsize, (own.size,), (1,)):08x}"
         if side.save and array.size and self._save is not None:
             try:
                 name = self._save(array, side.entry, side.role, path)
