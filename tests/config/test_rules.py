@@ -49,6 +49,25 @@ def test_level_L2_needs_list(load: Load, problems: Problems) -> None:
     assert load({"task": "tensor", "level": "L2"}, framework="mindspore").level == "L2"
 
 
+def test_level_L2_of_mindspore_has_neither_scope_nor_tensor_list(load: Load, warnings: list[str]) -> None:
+    section = {"scope": ["any", "number", "of names"], "tensor_list": ["MatMul"]}
+    assert load({"level": "L2", "statistics": section}, framework="mindspore").level == "L2"
+    remark = 'has no effect at level "L2": name kernels in "list"'
+    assert warnings == [f'config.json: "statistics"."{name}" {remark}' for name in ("scope", "tensor_list")]
+
+
+def test_async_dump_on_mindspore_has_the_same_rules(load: Load, problems: Problems) -> None:
+    for level in ("L0", "L1", "mix", "debug"):
+        assert load({"async_dump": True, "level": level}, framework="mindspore").async_dump
+        assert load({"async_dump": True, "level": level, "task": "tensor", "tensor": {"list": ["relu"]}}, framework="mindspore").async_dump
+    assert '"tensor"."list" is []: async_dump' in problems({"async_dump": True, "task": "tensor"}, framework="mindspore")[0]
+    assert problems({"async_dump": True, "statistics": {"summary_mode": "md5"}}, framework="mindspore") == [
+        'config.json: "statistics"."summary_mode" is "md5": async_dump cannot compute md5; use "statistics", or set async_dump to false'
+    ]
+    assert "and the level is" in problems({"async_dump": True, "level": "L2"}, framework="mindspore")[0]
+    assert "and the task is" in problems({"async_dump": True, "task": "structure"}, framework="mindspore")[0]
+
+
 def test_level_debug_saves_statistics_or_tensors(load: Load, problems: Problems, warnings: list[str]) -> None:
     assert load({"level": "debug", "task": "tensor"}).level == "debug"
     assert problems({"level": "debug", "task": "acc_check"}) == [

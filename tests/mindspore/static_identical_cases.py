@@ -20,12 +20,15 @@ from msprobe.mindspore import MsprobeStep, PrecisionDebugger
 
 ms.set_device("CPU")
 Warned: list[str] = []
+Told: list[str] = []
 
 
 class Keep(logging.Handler):
     def emit(self, record):
         if "last bits" in record.getMessage():
             Warned.append(record.getMessage())
+        elif "gradients of parameters are not recorded" in record.getMessage():
+            Told.append(record.getMessage())
 
 
 logging.getLogger("msprobe").addHandler(Keep())
@@ -70,9 +73,11 @@ for argument in sys.argv[2:]:
     found = answer[name] = {}
     for mode in ("all", "forward") if argument.endswith("+") else ("all",):
         Warned.clear()
+        Told.clear()
         seen = train(kind, debugger(f"{name}_{mode}", mode=mode))
         close = all(np.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(plain, seen, strict=True))
         found[mode] = {"same": bits(plain) == bits(seen), "close": close, "warned": list(Warned)}
+        found["told"] = list(Told)
     ms.set_context(mode=ms.PYNATIVE_MODE)
     train(kind, debugger(f"{name}_pynative"))
     found["graph"], found["pynative"] = dump(f"{name}_all"), dump(f"{name}_pynative")

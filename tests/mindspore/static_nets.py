@@ -194,6 +194,50 @@ class Containers(nn.Cell):
         return result["scaled"] * result["list"][0] + more
 
 
+class Keyed(nn.Cell):
+    """Cells in dicts, the last of a list; integers go into a cell, None too."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.CellDict({"first": dense(), "act": nn.Tanh()})
+        self.blocks = nn.CellList([dense(), dense()])
+        self.masked = Masked()
+
+    def construct(self, x):
+        x = self.parts["first"](x)
+        for part in self.parts.values():
+            x = part(x) + x
+        return self.masked(self.blocks[-1](self.blocks[0](x)), x > 0, scale=None)
+
+
+class Masked(nn.Cell):
+    def construct(self, x, mask, scale=None, other=None):
+        return ops.where(mask, x, ops.zeros_like(x))
+
+
+class Stopped(nn.Cell):
+    """No gradient goes into one of the cells: MindSpore does not compile a hook on its parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.fixed, self.out = dense(), dense(), dense()
+
+    def construct(self, x):
+        x = self.first(x)
+        return self.out(ops.stop_gradient(self.fixed(x))) + x
+
+
+class PassedOn(nn.Cell):
+    """Hands on whatever it is given, as the cells do that mixed precision puts around a network."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Order()
+
+    def construct(self, *args, **kwargs):
+        return ops.tanh(self.inner(*args, **kwargs))
+
+
 class Split(nn.Cell):
     """A cell uses twice what is used before it, too: no tap can keep the order of that sum."""
 

@@ -12,8 +12,9 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from msprobe.mindspore import PrecisionDebugger
+from msprobe.mindspore import PrecisionDebugger, device
 from msprobe.mindspore.static_dump import wrapping
+from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 from msprobe.mindspore.static_dump.step import StaticStep
 
 ms.set_context(mode=ms.GRAPH_MODE)
@@ -46,7 +47,7 @@ class Net(nn.Cell):
         return self.out(self.first(x))
 
 
-def run(name, net=None, **settings):
+def run(name, net=None, nets=(None, None), **settings):
     PrecisionDebugger._instance = PrecisionDebugger._session = None
     told.clear()
     lines.clear()
@@ -55,15 +56,26 @@ def run(name, net=None, **settings):
     ms.set_seed(0)
     net = net or Net()
     bits = []
-    for _ in range(2):
+    first = net
+    for another in nets:
+        net = another or first
         debugger.start(net)
         bits.append(net(x).asnumpy().tobytes().hex())
         debugger.stop()
         debugger.step()
     data = [json.loads(path.read_text(encoding="utf-8"))["data"] for path in sorted(Path(name).rglob("dump.json"))]
+    unread = [json.loads(path.read_text(encoding="utf-8")).get("unread") for path in sorted(Path(name).rglob("meta.json"))]
     files = sorted(path.name for path in Path(name).glob("step0/**/*.npy"))
     constructs = ["construct" in vars(cell) for _, cell in net.cells_and_names()]
-    answer[name] = {"told": list(told), "lines": list(lines), "data": data, "files": files, "bits": bits, "taps": any(constructs)}
+    answer[name] = {
+        "told": list(told),
+        "lines": list(lines),
+        "data": data,
+        "files": files,
+        "unread": unread,
+        "bits": bits,
+        "taps": any(constructs),
+    }
     return PrecisionDebugger._session
 
 
@@ -78,6 +90,17 @@ run("tensor_list", statistics={"tensor_list": ["first"], "data_mode": ["forward"
 run("nothing", statistics={"list": ["no_such_cell"]})
 run("listed", statistics={"list": ["Cell.first.Dense.forward", "out"]}, step=[0])
 run("scope", statistics={"scope": ["Cell.out.Dense.forward.0", "Cell.out.Dense.forward.0"]})
+other = Net()
+run("another", nets=[None, other])
+ms.set_seed(0)
+shapeless = Net()
+shapeless.set_inputs(Tensor(shape=[None, 3], dtype=ms.float32))
+run("shapeless", net=shapeless)
+ms.set_context(jit_config={"jit_level": "O2"})
+target, device.device_target.__code__ = device.device_target.__code__, (lambda: "Ascend").__code__
+run("ascend")
+device.device_target.__code__ = target
+ms.set_context(jit_config={"jit_level": "O0"})
 ran = Net()
 ran(x)
 run("compiled", net=ran)
@@ -96,6 +119,31 @@ run("broken")
 wrapping.give = give
 
 
+class Curved(nn.Cell):
+    """Second derivatives of a net."""
+
+    def __init__(self):
+        super().__init__()
+        ms.set_seed(0)
+        self.net = Net()
+        self.first = ms.grad(self.squared)
+        self.second = ms.grad(self.slope)
+
+    def squared(self, x):
+        return (self.net(x) ** 2).sum()
+
+    def slope(self, x):
+        return (self.first(x) ** 2).sum()
+
+    def construct(self, x):
+        return self.second(x)
+
+
+bare = Curved()(x).asnumpy().tobytes().hex()
+run("curved", net=Curved())
+answer["curved"]["same"] = answer["curved"]["bits"] == [bare, bare]
+
+
 def failing(step):
     raise RuntimeError("made to fail")
 
@@ -105,6 +153,21 @@ session = run("failing")
 StaticStep.close = close
 answer["failing"]["number"] = session.number
 answer["failing"]["log"] = [path.read_text(encoding="utf-8") for path in sorted(Path("failing").rglob("dump_error_info.log"))]
+PrecisionDebugger._instance = PrecisionDebugger._session = None
+Path("late.json").write_text(json.dumps({"task": "statistics", "dump_path": "late", "level": "L0"}), encoding="utf-8")
+late, net = PrecisionDebugger("late.json"), Net()
+late.start(net)
+base = "Cell.first.Dense"
+RECORDER.forward_run = [base] * 3
+spot = Spot(base, "parameters_grad", "", "weight")
+for runs in range(2):
+    for call in range(3):
+        RECORDER.number(base)
+        if call > 0:  # twice: before the last call of the run has begun, and after
+            RECORDER.take(spot, UNNUMBERED, "Float32", np.full(2, 10 * runs + call, np.float32))
+late.step()
+(path,) = Path("late").rglob("dump.json")
+answer["late"] = {name: entry["weight"][0]["Max"] for name, entry in json.loads(path.read_text(encoding="utf-8"))["data"].items()}
 Path("unended.json").write_text(json.dumps({"task": "statistics", "dump_path": "unended", "level": "L0"}), encoding="utf-8")
 PrecisionDebugger._instance = PrecisionDebugger._session = None
 unended, net = PrecisionDebugger("unended.json"), Net()

@@ -31,7 +31,10 @@ NAMES: dict[str, str] = {
     "Functional.scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale enable_gqa",
     "Functional.cross_entropy": "input target weight size_average ignore_index reduce reduction label_smoothing",
     "Functional.nll_loss": "input target weight size_average ignore_index reduce reduction",
-    "Functional.mse_loss": "input target size_average reduce reduction weight",
+    **{f"Functional.{name}": "input target size_average reduce reduction weight" for name in ("mse_loss", "l1_loss")},
+    "Functional.smooth_l1_loss": "input target size_average reduce reduction beta",
+    "Functional.kl_div": "input target size_average reduce reduction log_target",
+    "Functional.binary_cross_entropy": "input target weight size_average reduce reduction",
     "Functional.binary_cross_entropy_with_logits": "input target weight size_average reduce reduction pos_weight",
 }
 """Function as in the names of a dump -> its arguments in order."""

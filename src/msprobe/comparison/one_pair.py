@@ -118,10 +118,12 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
     paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
     if two_frameworks:
+        from msprobe.comparison.frameworks.gradients import of_the_same_inputs
         from msprobe.comparison.frameworks.pairs import comparable_values
         from msprobe.comparison.frameworks.shapes import same_shapes
 
-        same, reshaped = same_shapes(comparable_values(paired.calls, notes), (target.tensor_dir, golden.tensor_dir), notes)
+        values = comparable_values(of_the_same_inputs(paired.calls), notes)
+        same, reshaped = same_shapes(values, (target.tensor_dir, golden.tensor_dir), notes)
         paired = paired._replace(calls=same, composed=paired.composed or reshaped)
     if not any(ours is not None and theirs is not None for call in paired.calls for ours, theirs in call.rows):
         why = nested_otherwise(paired.calls) or _first_names(calls)
@@ -229,7 +231,15 @@ def _measured(pairs: Sequence[CallPair], side: _Side, truth: _Side) -> list[Meas
 def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:
     mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
     measurer = _measurer(mode, side, truth)
-    pairs, shifted = gradient_slots.realigned(align(side.calls, truth.calls, around).pairs)
+    calls: tuple[list[Call], list[Call]] = (side.calls, truth.calls)
+    two_frameworks = (side.framework == MINDSPORE) != (truth.framework == MINDSPORE)
+    if two_frameworks:
+        calls = _as_in_pytorch(calls, (side, truth), [], joins=True)
+    pairs, shifted = gradient_slots.realigned(align(*calls, around).pairs)
+    if two_frameworks:
+        from msprobe.comparison.frameworks.gradients import of_the_same_inputs
+
+        pairs = of_the_same_inputs(pairs)
     measured = measure_calls(pairs, measurer, shifted, gradient_slots.not_measured(measurer.columns, "N/A"))
     return weigh(measured, sampled=mode == "statistics")
 

@@ -151,7 +151,10 @@ class ConfigFile(_Model):
         examples=["./dump_path"],
     )
     rank: Ids | None = Field(
-        default=(), description="Ranks that record; empty means all. Leave empty when there is a single process.", examples=[[1, "4-6"]]
+        default=(),
+        description="Ranks that record; empty means all. Leave empty when there is a single process. On MindSpore they count from 0 on "
+        "every node.",
+        examples=[[1, "4-6"]],
     )
     step: Ids | None = Field(default=(), description="Steps that are recorded; empty means all.", examples=[[0, 1, 2, "4-6"]])
     level: Level = Field(
@@ -160,7 +163,7 @@ class ConfigFile(_Model):
     async_dump: StrictBool = Field(
         default=False,
         description="Keeps what was recorded in device memory and writes it at the end of the step. Tasks statistics and tensor; "
-        "with tensor, list is required. Not with summary_mode md5.",
+        "with tensor, list is required. Not with summary_mode md5. On MindSpore it changes nothing: a line says so.",
         examples=[True],
     )
     dump_enable: StrictBool | None = Field(

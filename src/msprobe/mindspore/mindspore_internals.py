@@ -20,6 +20,7 @@ jit_executor = _attribute("mindspore.graph.api", "_JitExecutor") or _attribute("
 """Runs a function that jit has compiled; compiles it first."""
 cell_executor = _attribute("mindspore.graph.api", "_CellGraphExecutor") or _attribute("mindspore.common.api", "_CellGraphExecutor")
 """Compiles cells in graph mode."""
+_CACHES = ("ms_compile_cache", "cells_compile_cache")
 _wait = _attribute("mindspore.hal.stream", "synchronize_")
 has_grad_nodes = hasattr(_attribute("mindspore", "Tensor"), "_grad_node")
 """Whether tensors know their node of the backward graph (MindSpore 2.10 has it)."""
@@ -73,6 +74,22 @@ def is_made_by_graph(tensor: Any) -> bool:
 def is_uninitialized(tensor: Any) -> bool:
     """Whether a tensor's values have not been made yet (a Parameter before its first use in graph mode)."""
     return bool(getattr(tensor, "has_init", False))
+
+
+def whole_graphs_by_default() -> bool | None:
+    """Whether graphs of this Ascend device run at jit_level O2 where nobody has set one; None where MindSpore does not say."""
+    try:
+        context = _attribute("mindspore._c_expression", "MSContext").get_instance()
+        kind = str(context.get_ascend_soc_version())
+        return kind == "ascend910" if kind else None
+    except Exception:  # a release without it
+        return None
+
+
+def has_compiled() -> bool:
+    """Whether a function or a cell that still lives has been compiled in this process; False where a release does not show it."""
+    functions, cells = (_attribute(jit_executor.__module__, name) if jit_executor is not None else None for name in _CACHES)
+    return bool(functions) or any((cells or {}).values())
 
 
 def in_graph_mode() -> bool:

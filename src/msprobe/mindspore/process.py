@@ -1,4 +1,4 @@
-"""Which rank this process is, and waiting for what still runs."""
+"""Which rank this process is, among all and on its node, and waiting for what still runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,27 @@ def current_rank() -> int | None:
         from mindspore.communication import GlobalComm, get_rank
 
         return int(get_rank()) if GlobalComm.INITED else None
+    except Exception as error:
+        let_through(error)
+        return None
+
+
+def rank_in_node() -> int | None:
+    """Which of the processes of its node this one is, counted from 0; None where communication was not initialised, or does not say."""
+    return _of_node("get_local_rank")
+
+
+def ranks_of_node() -> int | None:
+    """How many processes of the run are on this node; None where communication was not initialised, or does not say."""
+    return _of_node("get_local_rank_size")
+
+
+def _of_node(function: str) -> int | None:
+    try:
+        from mindspore import communication
+
+        number = int(getattr(communication, function)()) if communication.GlobalComm.INITED else -1
+        return number if number >= 0 else None
     except Exception as error:
         let_through(error)
         return None

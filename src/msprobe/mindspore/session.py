@@ -22,8 +22,9 @@ from msprobe.mindspore.dump.step_record import StepRecord
 from msprobe.mindspore.dump.values import PendingError
 from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
+from msprobe.mindspore.kernel_dump.written import Written
 from msprobe.mindspore.mindspore_internals import has_grad_nodes, in_graph_mode
-from msprobe.mindspore.process import current_rank, wait_for_device
+from msprobe.mindspore.process import current_rank, rank_in_node, wait_for_device
 from msprobe.mindspore.static_dump.starting import StaticDump, not_in_graphs
 from msprobe.recording import session as neutral
 from msprobe.recording.calling_place import calling_place
@@ -37,6 +38,7 @@ class Session(BaseSession):
     """The state behind the one debugger of a process."""
 
     NO_RANK = '"rank" is set, but this process has no rank (communication is not initialised)'
+    RANKS_ARE = " of its node"
     step: StepRecord | None
 
     def __init__(self, config: Config) -> None:
@@ -51,8 +53,29 @@ class Session(BaseSession):
         self.static = StaticDump(self)
         self._kernels_told = False
         """Level L2: MindSpore knows what to dump."""
+        self._kernels: Written | None = None
         saves = config.task == "tensor" or bool(config.section.tensor_list)
         self.pool = TensorPool() if saves and config.level != "L2" else None
+        if config.async_dump:
+            logger.warning('"async_dump" changes nothing with MindSpore: each value is read when it is made, and the device is waited for')
+        if config.level == "debug":
+            self._tell_static_fields()  # nobody has to call start()
+
+    def selects(self, rank: int | None, called: str = "start()") -> bool:
+        """Whether this step is recorded on this rank. `rank` of the configuration counts from 0 on every node, and holds for all of them.
+
+        Args:
+            rank: among all processes, as in the names of directories; or the one that the user has given.
+            called: what asks.
+        """
+        if rank is not None and self.config.rank and current_rank() is not None:
+            of_node = rank_in_node()
+            if of_node is None:
+                text = '"rank": MindSpore does not say which process of its node this is, so it is compared with the rank among all'
+                self.tell_once("node", text)
+            else:
+                rank = of_node
+        return super().selects(rank, called)
 
     def start(self, model: Any, rank_id: int | None = None) -> None:
         """Recording is on from here, if this step and rank are selected."""
@@ -69,9 +92,10 @@ class Session(BaseSession):
         if config.level == "L2":
             if not self._kernels_told:
                 self._kernels_told = True
-                kernel_dump.start(config, self.root)
+                self._kernels = kernel_dump.start(config, self.root, model)
             return
         if config.level == "L0" and config.task != "structure" and in_graph_mode():
+            self._tell_file_format()
             self.static.start(model)
             return
         if self.window is not None:
@@ -103,13 +127,20 @@ class Session(BaseSession):
     def _tell_static_fields(self) -> None:
         """The configuration asks for what compiled graphs alone have."""
         section = self.config.section
-        values = {"summary_mode": section.summary_mode, "device": section.device, "file_format": section.file_format}
-        instead = {"summary_mode": "statistics", "device": "host", "file_format": "npy"}
+        values = {"summary_mode": section.summary_mode, "device": section.device}
+        instead = {"summary_mode": "statistics", "device": "host"}
         for field, value in values.items():
-            if isinstance(value, tuple) or value in ("device", "bin"):
+            if isinstance(value, tuple) or value == "device":
                 shown = list(value) if isinstance(value, tuple) else value
                 where = f'"{self.config.task}"."{field}"'
                 self.tell_once(field, f'{where} {shown!r} is for compiled graphs: here it is "{instead[field]}"')
+        self._tell_file_format()
+
+    def _tell_file_format(self) -> None:
+        """The configuration asks for files as level L2 alone has them."""
+        if self.config.section.file_format != "npy":
+            text = f'"{self.config.task}"."file_format" {self.config.section.file_format!r} is for level "L2": here it is "npy"'
+            self.tell_once("file_format", text)
 
     def stop(self) -> None:
         """Recording is off from here; gradients of what was recorded still come until the step ends."""
@@ -155,6 +186,9 @@ class Session(BaseSession):
         """The interpreter ends: a step that nobody ended is ended, and a run that recorded nothing says so."""
         if os.getpid() != self.pid:
             return
+        if self._kernels is not None:
+            wait_for_device()
+            self._kernels.tell()
         self.stop()
         running = self.step or self.static.step
         if running is not None:

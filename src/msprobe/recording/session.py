@@ -24,6 +24,8 @@ class BaseSession:
 
     NO_RANK = ""
     """What is said where ranks are selected and this process has none."""
+    RANKS_ARE = ""
+    """How the ranks of the configuration are counted, where that has to be said."""
     config: Config
     root: str
     """dump_path, absolute."""
@@ -107,7 +109,7 @@ class BaseSession:
     def tell_nothing(self, called: str = "start()") -> None:
         """The interpreter ends, and no step was recorded."""
         if self.unselected is not None:
-            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}')
+            logger.info(f'nothing was recorded: "rank" does not select rank {self.unselected}{self.RANKS_ARE}')
             return
         steps = f', and only the steps {sorted(self.config.step)} are selected by "step"' if self.config.step else ""
         why = self.why_nothing or f"is {called} called, in this process?"

@@ -21,5 +21,5 @@ def test_kernels_of_the_list_in_the_step_that_was_asked_for(run_mindspore: Calla
     assert len(files) == 2 and all(file.name.startswith("MatMul.") and ".output." in file.name for file in files)
     assert {file.parent.name for file in files} == {"1"}
     output = (tmp_path / "output.txt").read_text(encoding="utf-8")
-    assert 'does not look at "rank" (every process writes); "file_format" (files are .npy)' in output
+    assert 'does not look at "rank" (a process without communication has none, and writes); "file_format"' in output
     assert "synchronize" not in output and "[ERROR]" not in output

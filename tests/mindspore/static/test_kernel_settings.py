@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 
 from msprobe.config import load_config
 from msprobe.errors import ConfigError
-from msprobe.mindspore.kernel_dump.settings import Machine, file_name, ignored, iterations, refused, settings, write
+from msprobe.mindspore.kernel_dump.settings import Machine, file_name, ignored, iterations, refused, settings, uncertain, write
+from msprobe.mindspore.kernel_dump.written import Written
 
 ASCEND = Machine("2.10.0", "Ascend", "O0")
+WHOLE = Machine("2.10.0", "Ascend", "O2")
 CPU = Machine("2.10.0", "CPU", "O0")
 
 
@@ -144,9 +148,45 @@ def test_what_a_cpu_would_do_otherwise_is_not_asked_of_it(tmp_path: Path) -> Non
 
 
 def test_jit_levels(tmp_path: Path) -> None:
-    assert '"O2" only' in refused(made(tmp_path, "overflow_check"), ASCEND)
-    assert refused(made(tmp_path, "overflow_check"), Machine("2.10.0", "Ascend", "O2")) == ""
-    assert '"O0" or "O1" only' in refused(made(tmp_path, "exception_dump"), Machine("2.10.0", "Ascend", "O2"))
+    overflow, exception = made(tmp_path, "overflow_check"), made(tmp_path, "exception_dump")
+    assert refused(overflow, ASCEND) == 'task overflow_check works at jit_level "O2" only, and it is "O0"'
+    assert refused(overflow, WHOLE) == refused(exception, ASCEND) == ""
+    assert refused(exception, WHOLE).endswith('works in graph mode at jit_level "O0" or "O1" only, and it is "O2"')
+
+
+def test_a_jit_level_that_nobody_has_set_counts_too(tmp_path: Path) -> None:
+    pieces, whole = replace(ASCEND, level_set=False), replace(WHOLE, level_set=False)
+    told = refused(made(tmp_path, "overflow_check"), pieces)
+    assert told == 'task overflow_check works at jit_level "O2" only, and it is "O0" here where nobody sets it'
+    assert refused(made(tmp_path, "exception_dump"), whole).endswith('and it is "O2" here where nobody sets it')
+    assert refused(made(tmp_path, "overflow_check"), whole) == refused(made(tmp_path, "exception_dump"), pieces) == ""
+
+
+def test_in_pynative_mode_exceptions_are_looked_for_at_any_jit_level(tmp_path: Path) -> None:
+    for level in ("O0", "O2", ""):
+        machine = replace(ASCEND, jit_level=level, graph=False)
+        assert refused(made(tmp_path, "exception_dump"), machine) == uncertain(made(tmp_path, "exception_dump"), machine) == ""
+        assert settings(made(tmp_path, "exception_dump"), machine, "/d")["e2e_dump_settings"]["enable"] is True
+        assert refused(made(tmp_path, "overflow_check"), machine) == "task overflow_check works in graph mode only"
+
+
+@pytest.mark.parametrize(
+    ("task", "what"), [("overflow_check", '"O2" only'), ("exception_dump", '"O0" or "O1" only'), ("tensor", "are those of")]
+)
+def test_a_jit_level_that_is_not_known_is_told(tmp_path: Path, task: str, what: str) -> None:
+    unknown = replace(ASCEND, jit_level="", level_set=False)
+    config = made(tmp_path, task)
+    assert refused(config, unknown) == "" and uncertain(config, ASCEND) == uncertain(config, WHOLE) == ""
+    assert uncertain(config, unknown).startswith("jit_level is not set, and MindSpore does not say which one Ascend takes: ")
+    assert what in uncertain(config, unknown)
+
+
+def test_types_of_operators_are_told_where_they_select_nothing(tmp_path: Path) -> None:
+    config = made(tmp_path, section={"list": ["MatMul", "Default/MatMul-op0", "name-regex(Default/.+)", "BiasAdd", "MatMul-op0"]})
+    (told,) = ignored(config, WHOLE)
+    assert told.startswith('MatMul, BiasAdd in "list" (types of operators are for jit_level O0 and O1')
+    assert not ignored(config, ASCEND) and not ignored(config, replace(CPU, jit_level="O2"))  # on a CPU they work there, too
+    assert not ignored(made(tmp_path, section={"list": ["Default/MatMul-op0"]}), WHOLE)
 
 
 def test_settings_that_a_cpu_does_not_look_at_are_told(tmp_path: Path) -> None:
@@ -154,3 +194,37 @@ def test_settings_that_a_cpu_does_not_look_at_are_told(tmp_path: Path) -> None:
     assert "rank" in text and "file_format" in text
     assert not ignored(made(tmp_path), CPU)
     assert "jit" in " ".join(ignored(made(tmp_path), Machine("2.10.0", "CPU", "O0", graph=False)))
+
+
+def test_ranks_on_a_cpu(tmp_path: Path) -> None:
+    """There MindSpore does not look at `support_device`."""
+    config = made(tmp_path, rank=[1])
+    assert refused(config, replace(CPU, rank=0)) == '"rank" does not select rank 0 of this node'
+    assert refused(config, replace(CPU, rank=1)) == "" and not ignored(config, replace(CPU, rank=1))
+    assert refused(config, replace(ASCEND, rank=0)) == ""
+    assert common(config)["support_device"] == [1]
+
+
+def test_devices_without_rank(tmp_path: Path) -> None:
+    assert common(made(tmp_path))["support_device"] == list(range(8))
+    assert common(made(tmp_path), replace(ASCEND, devices=16))["support_device"] == list(range(16))
+    assert common(made(tmp_path, rank=[12]), replace(ASCEND, devices=16))["support_device"] == [12]
+
+
+def test_values_that_were_written_are_seen_and_others_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def told(name: str, old: bool = False) -> bool:
+        caplog.clear()
+        settings_file = tmp_path / "kernel_kbyk_dump.json"
+        settings_file.touch()
+        written, file = Written(str(tmp_path), str(settings_file)), tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        if old:
+            os.utime(file, (1, 1))
+        written.tell()
+        file.unlink()
+        return any(record.getMessage().startswith("nothing was recorded") for record in caplog.records)
+
+    assert told("kernel_kbyk_dump.json") and told("rank_0/execution_order/a.csv") and told("rank_0/.dump_metadata/config.json")
+    assert told("rank_0/Net/0/0/of_an_earlier_run.npy", old=True)
+    assert not told("rank_0/Net/0/0/MatMul.npy") and not told("rank_0/Net/0/0/statistic.csv")

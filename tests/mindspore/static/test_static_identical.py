@@ -10,7 +10,9 @@ import pytest
 pytestmark = pytest.mark.mindspore
 EXACT = [
     "Layers", "Residual", "Transformer", "Order", "Tied", "Short", "Branches", "Loop", "Recomputed", "Dropped", "Containers",
+    "Keyed", "PassedOn",
 ]  # fmt: skip
+UNHOOKED = "Stopped"
 MAY_DIFFER = {
     "Split": "Cell.gate.Gate (takes in what is used elsewhere too)",
     "GoesOn": "Cell.both.Both (goes on using what it gives out)",
@@ -19,9 +21,9 @@ MAY_DIFFER = {
 
 
 PARTS = [
-    ["Layers", "Residual", "Transformer", "Order+", "Siamese"],
-    ["Tied+", "Short", "Branches", "Loop", "Split"],
-    ["Recomputed", "Dropped", "Containers+", "GoesOn", "model"],
+    ["Layers", "Residual", "Transformer", "Order+", "PassedOn", "Siamese"],
+    ["Tied+", "Short", "Branches", "Loop", "Split", "Stopped"],
+    ["Recomputed", "Dropped", "Containers+", "Keyed", "GoesOn", "model"],
 ]
 BOTH = [name.rstrip("+") for part in PARTS for name in part if name.endswith("+")]
 
@@ -35,10 +37,10 @@ def answers(run_mindspore: Callable[..., Any], tmp_path_factory: pytest.TempPath
 
 
 def test_every_net_is_tried(answers: Any) -> None:
-    assert set(answers) == {*EXACT, *MAY_DIFFER, "model", "model_entries"}
+    assert set(answers) == {*EXACT, *MAY_DIFFER, UNHOOKED, "model", "model_entries"}
 
 
-@pytest.mark.parametrize("net", EXACT)
+@pytest.mark.parametrize("net", [*EXACT, UNHOOKED])
 def test_training_is_the_same_to_the_bit_and_nothing_is_told(answers: Any, net: str) -> None:
     assert answers[net]["all"] == {"same": True, "close": True, "warned": []}
 
@@ -109,3 +111,11 @@ def test_the_gradient_of_a_parameter_is_the_whole_one(answers: Any) -> None:
         assert set(gradients) == {name for name in pynative["data"] if "parameters_grad" in name}
         for name, entry in gradients.items():
             same(entry, pynative["data"][name], name, 1e-4)
+
+
+def test_where_hooks_on_parameters_do_not_compile_everything_else_is_recorded(answers: Any) -> None:
+    (graph, *_), (pynative, *_) = answers[UNHOOKED]["graph"], answers[UNHOOKED]["pynative"]
+    assert set(graph["data"]) == {name for name in pynative["data"] if "parameters_grad" not in name}
+    (told,) = answers[UNHOOKED]["told"]
+    assert told.startswith("gradients of parameters are not recorded: MindSpore does not compile this model with hooks on them")
+    assert not any(answers[net]["told"] for net in EXACT)

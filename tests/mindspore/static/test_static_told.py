@@ -115,3 +115,42 @@ def test_a_step_whose_end_fails_is_closed_and_the_next_one_begins(answers: Any) 
     assert [set(data) for data in failing["data"]] == [{"Cell.first.Dense.forward.0", "Cell.out.Dense.forward.0"}] * 2
     assert len(failing["log"]) == 2 and all("made to fail" in text for text in failing["log"])
     assert sum("recording failed and is off until the next start()" in text for text in failing["told"]) == 2
+
+
+def test_another_model_than_that_of_the_first_start_is_told(answers: Any) -> None:
+    assert [len(data) for data in answers["another"]["data"]] == [2, 0]
+    assert answers["another"]["told"][0].startswith("start(model): in graph mode taps are put into what the first start() was given")
+
+
+def test_values_whose_shape_is_not_known_are_told_and_everything_else_is_recorded(answers: Any) -> None:
+    shapeless = answers["shapeless"]
+    assert shapeless["bits"] == answers["some"]["bits"]
+    assert shapeless["told"] == [
+        "values whose shape is known only when the graph runs (set_inputs, None in a shape) are not recorded, nor are their gradients"
+    ]
+    for data, unread in zip(shapeless["data"], shapeless["unread"], strict=True):
+        entry = data["Cell.out.Dense.forward.0"]
+        assert entry["input_args"] == [None] and entry["output"] == [None] and set(entry["parameters"]) == {"weight", "bias"}
+        assert "known only when the graph runs" in json.dumps(unread)
+    assert all("; not recorded: 4 (4 × a tensor whose shape" in line for line in shapeless["lines"])
+
+
+def test_a_device_whose_graphs_cannot_call_python_is_told_and_nothing_is_put_in(answers: Any) -> None:
+    ascend = answers["ascend"]
+    assert ascend["bits"] == answers["some"]["bits"] and ascend["taps"] is False and ascend["data"] == []
+    (message,) = ascend["told"]
+    assert message.startswith(
+        'nothing is recorded: level "L0" in graph mode needs graphs that call Python functions, which those on Ascend do not'
+    ) and message.endswith('at jit_level "O2" cells cannot be told apart')
+
+
+def test_a_part_of_a_gradient_that_comes_before_the_last_call_of_its_run_makes_no_entry_of_its_own(answers: Any) -> None:
+    assert answers["late"] == {"Cell.first.Dense.parameters_grad.0": 2, "Cell.first.Dense.parameters_grad.1": 12}
+
+
+def test_second_derivatives_are_recorded_without_gradients(answers: Any) -> None:
+    curved = answers["curved"]
+    assert curved["same"] is True
+    assert set(curved["data"][0]) == {"Cell.net.first.Dense.forward.0", "Cell.net.out.Dense.forward.0", "Cell.net.Net.forward.0"}
+    (told,) = [text for text in curved["told"] if "last bits" not in text]
+    assert told.startswith("no gradients are recorded: MindSpore does not compile this model with taps for them (second derivatives?): ")

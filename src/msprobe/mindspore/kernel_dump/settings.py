@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ _CHECK_MODE = {"aicore": 1, "atomic": 2, "all": 3}
 _STATISTICS = ("max", "min", "avg", "l2norm")
 _ON_DEVICE = ("max", "min", "mean", "l2norm")
 _AT_O2 = ("max", "min", "mean", "l2norm", "md5")
+_TYPE = re.compile(r"\w+", re.ASCII)
+"""A type of operators, `MatMul`: names of kernels have a scope (`Default/fc-Dense/MatMul-op0`), and patterns have brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +31,30 @@ class Machine:
     Attributes:
         version: of MindSpore, `2.10.0`.
         target: `Ascend`, `GPU` or `CPU`.
-        jit_level: `O0`, `O1` or `O2`; "" where the user has set none.
+        jit_level: `O0`, `O1` or `O2`, whether somebody has set it or not; "" where MindSpore does not say which one it takes.
         graph: cells are compiled as a whole (graph mode).
+        level_set: somebody has set jit_level.
+        devices: how many numbers there may be of devices on this node.
+        rank: of this process on its node; None where it has none.
     """
 
     version: str
     target: str
     jit_level: str = ""
     graph: bool = True
+    level_set: bool = True
+    devices: int = 8
+    rank: int | None = None
 
     def at_least(self, *wanted: int) -> bool:
         """Whether MindSpore is of this version or newer."""
         found = tuple(int(part) for part in self.version.split(".")[: len(wanted)] if part.isdecimal())
         return found >= wanted
+
+    @property
+    def whole_graph(self) -> bool:
+        """Whether the device runs a graph as one piece, into which only the asynchronous dump sees: O2 on Ascend."""
+        return self.jit_level == "O2" and self.target == "Ascend"
 
 
 def file_name(config: Config, machine: Machine) -> str:
@@ -73,13 +87,12 @@ def settings(config: Config, machine: Machine, path: str) -> dict[str, Any]:
         "saved_data": "statistic" if config.task == "statistics" else "tensor",
         "input_output": _INPUT_OUTPUT[section.data_mode.input, section.data_mode.output],
         "kernels": list(section.list),
-        "support_device": sorted(config.rank) or list(range(8)),
+        "support_device": sorted(config.rank) or list(range(machine.devices)),
         "statistic_category": _categories(config, machine) if config.task == "statistics" else [],
         "file_format": section.file_format,
     }
-    # At O2 on Ascend the graph runs as a whole, and only the asynchronous dump sees into it.
-    whole_graph = machine.jit_level == "O2" and machine.target == "Ascend"
-    e2e: dict[str, Any] = {"enable": not whole_graph, "trans_flag": True}
+    in_pieces = config.task == "exception_dump" or not machine.whole_graph  # exceptions are looked for kernel by kernel
+    e2e: dict[str, Any] = {"enable": in_pieces, "trans_flag": True}
     if config.task == "statistics" and machine.jit_level != "O2":
         device = "host" if _needs_host(config) else section.device
         e2e.update(stat_calc_mode=device, device_stat_precision_mode=config.precision)
@@ -130,7 +143,9 @@ def _needs_host(config: Config) -> bool:
 
 def refused(config: Config, machine: Machine) -> str:
     """Why MindSpore would not do what is asked for here, or do something else; "" where it does it."""
-    task, where = config.task, machine.target
+    task, where, level = config.task, machine.target, machine.jit_level
+    if where == "CPU" and config.rank and machine.rank is not None and machine.rank not in config.rank:
+        return f'"rank" does not select rank {machine.rank} of this node'  # elsewhere MindSpore looks at the devices itself
     if where == "CPU" and task != "tensor":
         what = {
             "statistics": "MindSpore's dump computes statistics on GPU and Ascend only, and ends the run on a CPU",
@@ -138,20 +153,33 @@ def refused(config: Config, machine: Machine) -> str:
             "overflow_check": "MindSpore detects overflows on Ascend only, and dumps everything on a CPU",
         }
         return what.get(task, "")
-    if task == "overflow_check" and machine.jit_level in ("O0", "O1"):
-        return f'task overflow_check works at jit_level "O2" only, and it is "{machine.jit_level}"'
-    if task == "exception_dump" and machine.jit_level == "O2":
-        return 'task exception_dump works at jit_level "O0" or "O1" only, and it is "O2"'
     if task == "overflow_check" and not machine.graph:
         return "task overflow_check works in graph mode only"
+    found = f'it is "{level}"' if machine.level_set else f'it is "{level}" here where nobody sets it'
+    if task == "overflow_check" and level in ("O0", "O1"):
+        return f'task overflow_check works at jit_level "O2" only, and {found}'
+    if task == "exception_dump" and machine.graph and level == "O2":
+        return f'task exception_dump works in graph mode at jit_level "O0" or "O1" only, and {found}'
     return ""
+
+
+def uncertain(config: Config, machine: Machine) -> str:
+    """What to say where nobody has set jit_level and MindSpore does not say which one it takes; "" where it is known or plays no part."""
+    if machine.jit_level or not machine.graph:
+        return ""
+    needs = {"overflow_check": 'task overflow_check works at "O2" only', "exception_dump": 'task exception_dump works at "O0" or "O1" only'}
+    reason = needs.get(config.task, 'the settings are those of "O0" and "O1"')
+    return f"jit_level is not set, and MindSpore does not say which one {machine.target} takes: {reason}; set it to be sure"
 
 
 def ignored(config: Config, machine: Machine) -> list[str]:
     """The settings that this MindSpore or device does not look at."""
     section, found = config.section, []
-    if machine.target == "CPU" and config.rank:
-        found.append('"rank" (every process writes)')
+    if machine.target == "CPU" and config.rank and machine.rank is None:
+        found.append('"rank" (a process without communication has none, and writes)')
+    types = [name for name in section.list if _TYPE.fullmatch(name)]
+    if types and machine.whole_graph:
+        found.append(f'{", ".join(types)} in "list" (types of operators are for jit_level O0 and O1: give names, or name-regex(...))')
     if section.file_format == "bin" and machine.target == "CPU":
         found.append('"file_format" (files are .npy)')
     if config.task == "overflow_check" and section.check_mode != "all" and machine.at_least(2, 3):

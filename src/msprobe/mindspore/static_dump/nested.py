@@ -9,21 +9,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Tensor, bfloat16, float32, ops
-from mindspore.ops.functional import make_dict
+from mindspore import Tensor, float32, ops
+from mindspore.ops.functional import isconstant, make_dict
 
-from msprobe.mindspore.static_dump.taps import Tap, index_of, note_constant, note_deep
+from msprobe.mindspore.static_dump.taps import (
+    EMPTY,
+    FLUID,
+    PLAIN,
+    WIDENED,
+    Tap,
+    has_gradient,
+    index_of,
+    kind_of,
+    note_constant,
+    note_deep,
+    note_unshaped,
+)
 
 _DEPTH = 6
 
 
 def _record_tensor(base, role, path, value, number):
-    if 0 in value.shape:
-        number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
-    elif value.dtype == bfloat16:
-        number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
-    else:
+    kind = FLUID
+    if isconstant(value.shape):
+        kind = kind_of(value.shape, value.dtype)
+    if kind == PLAIN:
         number = Tap((base, "forward", role, path))(value, number)
+    elif kind == WIDENED:
+        number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
+    elif kind == EMPTY:
+        number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
+    else:
+        note_unshaped((base, "forward", role, path))
     return number
 
 
@@ -47,7 +64,9 @@ def _recording(inside: Any) -> Any:
 def _following(inside: Any) -> Any:
     def follow(tap, base, role, path, value, number):
         if isinstance(value, Tensor):
-            return tap(value, number, index_of(base, role, path))
+            if has_gradient(base, role, path, value.dtype):
+                return tap(value, number, index_of(base, role, path))
+            return value
         if isinstance(value, tuple):
             through = ()
             for i, item in enumerate(value):

@@ -15,7 +15,8 @@ from mindspore import nn
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import RECOMPUTED
-from msprobe.mindspore.static_dump.source import MANY, Path, Value, counted, paths
+from msprobe.mindspore.static_dump.source import MANY, Path, counted, paths
+from msprobe.mindspore.static_dump.source_items import Value
 
 ONCE, CHAINED, FREE = 0, 1, 2
 """How often a cell runs in a run of the graph: once; more often, each run after the one before; in whatever order, or that is not known."""

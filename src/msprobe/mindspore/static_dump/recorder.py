@@ -46,12 +46,14 @@ class Recorder:
         self._paths: dict[tuple[str, str], list[tuple[int, ...]]] = {}
         """Of the tensors that a cell takes in (`output`: of its backward entry) and gives out (`input`), as MindSpore came across them."""
         self.constants: dict[Spot, Any] = {}
+        self.unread: set[Spot] = set()
+        """Where values belong that cannot be recorded."""
         self._told: set[str] = set()
 
     def begin_model(self) -> None:
         """Taps are put into a model: nothing is known of it yet, and what is known of another one does not hold for it."""
         with self._lock:
-            for known in (self.cells, self.forward_run, self.backward_run, self._paths, self.constants):
+            for known in (self.cells, self.forward_run, self.backward_run, self._paths, self.constants, self.unread):
                 known.clear()
 
     def number(self, base: str) -> int:
@@ -75,8 +77,8 @@ class Recorder:
 
     def constant(self, spot: Spot, value: Any) -> int:
         """While MindSpore compiles: a value that is no tensor."""
-        if isinstance(value, bool | int | float | str):
-            self.constants[spot] = {"type": type(value).__name__, "value": value}
+        if value is None or isinstance(value, bool | int | float | str):
+            self.constants[spot] = None if value is None else {"type": type(value).__name__, "value": value}
         return 0
 
     def index(self, base: str, role: str, path: str) -> int:
@@ -86,6 +88,11 @@ class Recorder:
         if numbers not in known:
             known.append(numbers)
         return known.index(numbers)
+
+    def has_gradient(self, base: str, role: str, path: str, dtype: str) -> bool:
+        """While MindSpore compiles: whether a tensor of a dtype (`Float32`) has a gradient; it has a place among the others in any case."""
+        self.index(base, role, path)
+        return dtype.startswith(("Float", "BFloat", "Complex"))
 
     def position(self, spot: Spot, index: int) -> str:
         """Which of the tensors on this side of the cell one is, in order."""
@@ -99,6 +106,14 @@ class Recorder:
     def too_deep(self, spot: Spot) -> int:
         """While MindSpore compiles: a value lies inside of more containers than are looked into."""
         self.tell(f"{spot.base}.{spot.direction}: {spot.role} {spot.path} is nested deeper than is recorded")
+        return 0
+
+    def unshaped(self, spot: Spot) -> int:
+        """While MindSpore compiles: a value's shape is known only when the graph runs, and a graph hands no such value to Python."""
+        self.unread.add(spot)
+        self.tell(
+            "values whose shape is known only when the graph runs (set_inputs, None in a shape) are not recorded, nor are their gradients"
+        )
         return 0
 
     def tell(self, text: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-import textwrap
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,64 +18,30 @@ from typing import Any, NamedTuple
 from mindspore import Parameter, Tensor, nn
 from mindspore.ops.primitive import Primitive
 
-from msprobe.contain import let_through
+from msprobe.mindspore.static_dump.source_items import (
+    MOST_TURNS,
+    SILENT,
+    Known,
+    Unreadable,
+    Use,
+    Value,
+    elements,
+    items_of,
+    open_names,
+    text_of,
+    values_in,
+    worked_out_call,
+    worked_out_test,
+)
 
 MANY = 3
 """As many terms make a sum whose bits depend on its order."""
 _MOST_PATHS = 128
-_MOST_TURNS = 512
 _DEEPEST = 6
-_SILENT = frozenset(
-    ("shape", "rank", "size", "len", "isinstance", "print", "type", "range", "dtype", "stop_gradient", "zeros_like", "ones_like", "Shape",
-     "Rank", "DType", "Size", "TensorShape", "DynamicShape", "ndim", "itemsize", "nbytes", "strides", "name")
-)  # fmt: skip
-"""Functions, primitives and attributes through which no gradient goes."""
-
+_STAR = "*"
+"""The place of arguments of which it is not known how many they are."""
+_SAVING = "msprobe.mindspore.static_save.calls"
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-
-
-class Unreadable(Exception):
-    """Source text that is not there, or does what is not followed here."""
-
-
-class Use(NamedTuple):
-    """A value goes into something.
-
-    Attributes:
-        cell: None for a function.
-        place: position or keyword of the argument.
-        terms: how often the gradient is contributed to.
-        alone: the cell is given nothing else.
-    """
-
-    cell: Any
-    place: Any
-    terms: int
-    alone: bool
-
-
-class Value:
-    """A tensor, or whatever else is not known before the graph runs; `after`: the calls that it comes from."""
-
-    __slots__ = ("after", "uses")
-
-    def __init__(self, after: frozenset[int] = frozenset()) -> None:
-        self.uses: list[Use] = []
-        self.after = after
-
-    @property
-    def terms(self) -> int:
-        """How often its gradient is contributed to."""
-        return sum(use.terms for use in self.uses)
-
-
-class Known:
-    """What is known when MindSpore compiles: a cell, a primitive, a number."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Path(NamedTuple):
@@ -144,7 +109,7 @@ class _Reader:
         given: dict[Any, Value] = {}
         code = function.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        items: dict[str, Any] = {}
+        items: dict[str, Any] = {name: self._value() for name in open_names(code)}
         for position, name in enumerate(names):
             items[name] = given[name] = self._value()
             if position < code.co_argcount - 1:
@@ -153,7 +118,7 @@ class _Reader:
         return Path(given, self._values, self._calls, self._uncertain, result)
 
     def _value(self, *sources: Any) -> Value:
-        value = Value(frozenset().union(*(one.after for source in sources for one in _values(source))))
+        value = Value(frozenset().union(*(one.after for source in sources for one in values_in(source))))
         self._values.append(value)
         return value
 
@@ -169,13 +134,13 @@ class _Reader:
         self._depth += 1
         outer = self._function, self._names
         self._function, self._names = function, names
-        arguments = _text(function).args
+        arguments = text_of(function).args
         if arguments.vararg is not None:
             names.setdefault(arguments.vararg.arg, ())
-        if arguments.kwarg is not None:
+        if arguments.kwarg is not None and arguments.kwarg.arg not in names:
             raise Unreadable("**")
         try:
-            self._block(_text(function).body)
+            self._block(text_of(function).body)
             result: Any = Known(None)
         except _Return as done:
             result = done.args[0]
@@ -186,7 +151,7 @@ class _Reader:
     def _block(self, statements: Iterable[ast.stmt]) -> None:
         for statement in statements:
             self._turns += 1
-            if self._turns > _MOST_TURNS:
+            if self._turns > MOST_TURNS:
                 raise Unreadable("too long")
             match statement:
                 case ast.Return():
@@ -216,7 +181,7 @@ class _Reader:
                     raise Unreadable(type(statement).__name__)
 
     def _while(self, statement: ast.While) -> None:
-        for _ in range(_MOST_TURNS):
+        for _ in range(MOST_TURNS):
             test = self._item(statement.test)
             if not isinstance(test, Known):
                 self._twice(statement.body)
@@ -228,7 +193,7 @@ class _Reader:
 
     def _for(self, statement: ast.For) -> None:
         over = self._item(statement.iter)
-        items = _items(over)
+        items = items_of(over)
         if items is None:
             self._bind(statement.target, self._used(over))
             self._twice(statement.body)
@@ -249,7 +214,7 @@ class _Reader:
             case ast.Name():
                 self._names[target.id] = item
             case ast.Tuple() | ast.List():
-                items = _items(item)
+                items = items_of(item)
                 if items is None or len(items) != len(target.elts):
                     items = [self._value(item) for _ in target.elts]
                     self._consume(item, None, None, 1, True)
@@ -266,7 +231,7 @@ class _Reader:
         return bool(item.value) if isinstance(item, Known) and isinstance(item.value, bool | int | str | None) else self._choose()
 
     def _consume(self, item: Any, cell: Any, place: Any, terms: int, alone: bool) -> None:
-        for value in _values(item):
+        for value in values_in(item):
             value.uses.append(Use(cell, place, terms, alone))
 
     def _used(self, *items: Any) -> Value:
@@ -305,11 +270,13 @@ class _Reader:
                 for one in ast.iter_child_nodes(node):
                     if isinstance(one, ast.expr):
                         self._item(one)
-                return _worked_out(node, self._names) or self._value()
+                return worked_out_test(node, self._names) or self._value()
             case ast.UnaryOp():
                 item = self._item(node.operand)
                 if isinstance(node.op, ast.Not):
                     return Known(not item.value) if isinstance(item, Known) else self._value()
+                if isinstance(node.op, ast.USub) and isinstance(item, Known) and type(item.value) is int:
+                    return Known(-item.value)
                 return self._used(item)
             case ast.BinOp():
                 return self._arithmetic(node.op, self._item(node.left), self._item(node.right))
@@ -335,41 +302,62 @@ class _Reader:
 
     def _attribute(self, item: Any, name: str) -> Any:
         if not isinstance(item, Known):
-            return Known(None) if name in _SILENT else self._used(item)
-        value = getattr(item.value, name)
+            return Known(None) if name in SILENT else self._used(item)
+        return self._attribute_of(getattr(item.value, name))
+
+    def _attribute_of(self, value: Any) -> Any:
         return self._value() if isinstance(value, Tensor | Parameter) else Known(value)
 
     def _subscript(self, item: Any, index: Any) -> Any:
-        items = _items(item)
+        items = items_of(item)
         if items is not None and isinstance(index, Known) and type(index.value) is int:
             return items[index.value]
+        held = item.value if isinstance(item, Known) else None
+        if isinstance(held, dict | nn.CellDict) and isinstance(index, Known) and index.value in held:
+            return self._attribute_of(held[index.value])
+        if isinstance(held, dict | nn.CellDict | nn.CellList | list | tuple) and any(isinstance(one, nn.Cell) for one in elements(held)):
+            raise Unreadable("which cell?")
         if items is not None and any(isinstance(one, Known) and isinstance(one.value, nn.Cell) for one in items):
             raise Unreadable("which cell?")
         return self._used(item) if not isinstance(item, Known) else self._value()
 
     def _call(self, node: ast.Call) -> Any:
         function = self._item(node.func)
-        if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
-            raise Unreadable("*")
-        given: list[tuple[Any, Any]] = [(place, self._item(one)) for place, one in enumerate(node.args)]
-        given += [(one.arg, self._item(one.value)) for one in node.keywords]
+        given: list[tuple[Any, Any]] = [
+            (_STAR if isinstance(one, ast.Starred) else place, self._given(one)) for place, one in enumerate(node.args)
+        ]
+        given += [(one.arg or _STAR, self._given(one)) for one in node.keywords]
         if isinstance(function, Known):
             return self._call_known(function.value, given)
         if isinstance(function, tuple):
             raise Unreadable("a call of several")
+        if not isinstance(node.func, ast.Attribute):
+            raise Unreadable("a call of what is not known")
         return self._of_function(given, MANY)  # a method of a tensor, after the use that _attribute has noted
+
+    def _given(self, node: ast.expr | ast.keyword) -> Any:
+        item = self._item(node.value if isinstance(node, ast.Starred | ast.keyword) else node)
+        if (isinstance(node, ast.Starred) or (isinstance(node, ast.keyword) and node.arg is None)) and not isinstance(item, Value):
+            raise Unreadable("*")
+        return item
 
     def _call_known(self, function: Any, given: list[tuple[Any, Any]]) -> Any:
         if isinstance(function, nn.Cell):
             return self._of_cell(function, given)
-        if getattr(function, "__name__", type(function).__name__) in _SILENT:
-            found = _plain(function, [item for _, item in given])
+        if getattr(function, "__name__", type(function).__name__) in SILENT:
+            found = worked_out_call(function, [item for _, item in given])
             return found if found is not None else self._value()
         if isinstance(function, Primitive):
-            return Known(None) if type(function).__name__ in _SILENT else self._of_function(given, 1)
+            return Known(None) if type(function).__name__ in SILENT else self._of_function(given, 1)
         inner = getattr(function, "__func__", function)
         owner = getattr(function, "__self__", None)
+        if isinstance(owner, dict | nn.CellDict) and not given and function.__name__ in ("keys", "values", "items"):
+            return tuple(tuple(map(self._attribute_of, one)) if isinstance(one, tuple) else self._attribute_of(one) for one in function())
+        if getattr(inner, "__module__", "") == _SAVING:
+            return self._of_function([one for one in given if one[0] in (2, "data")], 1) if inner.__name__ == "save_grad" else Known(None)
         if isinstance(inner, types.FunctionType) and (owner is self._cell or not inner.__module__.startswith("mindspore")):
+            if any(place == _STAR for place, _ in given):
+                raise Unreadable("*")
             code = inner.__code__
             names: dict[str, Any] = {} if owner is None else {code.co_varnames[0]: Known(owner)}
             after = code.co_varnames[len(names) : code.co_argcount]
@@ -379,7 +367,7 @@ class _Reader:
                     names[name] = Known(parameter.default)
             return self._run(inner, names)
         if function in (enumerate, zip, list, tuple, reversed):
-            found = _plain(function, [item for _, item in given])
+            found = worked_out_call(function, [item for _, item in given])
             if found is not None:
                 return found
         return self._of_function(given, MANY)
@@ -392,8 +380,8 @@ class _Reader:
         return self._value(*(item for _, item in given))
 
     def _of_cell(self, cell: Any, given: list[tuple[Any, Any]]) -> Value:
-        tensors = [(place, item) for place, item in given if _values(item)]
-        alone = len(tensors) == 1 and isinstance(tensors[0][1], Value)
+        tensors = [(place, item) for place, item in given if values_in(item)]
+        alone = len(tensors) == 1 and isinstance(tensors[0][1], Value) and tensors[0][0] != _STAR
         for place, item in tensors:
             terms = self._terms(cell, place) if isinstance(item, Value) else MANY
             self._consume(item, cell, place, terms, alone)
@@ -402,72 +390,6 @@ class _Reader:
         result = self._value(*(item for _, item in given))
         result.after |= {number}
         return result
-
-
-_texts: dict[Any, ast.FunctionDef] = {}
-
-
-def _text(function: Any) -> ast.FunctionDef:
-    code = function.__code__
-    if code not in _texts:
-        try:
-            (text,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-        except (OSError, SyntaxError, ValueError, TypeError) as error:
-            raise Unreadable(repr(error)) from None
-        if not isinstance(text, ast.FunctionDef):
-            raise Unreadable("no function")
-        _texts[code] = text
-    return _texts[code]
-
-
-def _values(item: Any) -> list[Value]:
-    """The values in an item."""
-    if isinstance(item, Value):
-        return [item]
-    return [value for one in item for value in _values(one)] if isinstance(item, tuple) else []
-
-
-def _items(item: Any) -> list[Any] | None:
-    """What is iterated over, where that is known."""
-    if isinstance(item, Known):
-        value = item.value
-        if isinstance(value, list | tuple | range | nn.CellList | nn.SequentialCell) and len(value) <= _MOST_TURNS:
-            return [one if isinstance(one, Known | Value) else Known(one) for one in value]
-        return None
-    return list(item) if isinstance(item, tuple) else None
-
-
-def _plain(function: Any, items: list[Any]) -> Any:
-    """What len, range, enumerate and so on give of what is known."""
-    if function is len:
-        inside = _items(items[0])
-        return Known(len(inside)) if inside is not None else None
-    if function in (enumerate, zip, reversed, list, tuple):
-        lists = [_items(item) for item in items]
-        if any(one is None for one in lists):
-            return None
-        if function is enumerate:
-            return tuple((Known(number), one) for number, one in enumerate(lists[0] or ()))
-        return tuple(zip(*lists, strict=False)) if function is zip else tuple(function(lists[0] or ()))
-    if all(isinstance(item, Known) for item in items):
-        try:
-            return Known(function(*(item.value for item in items)))
-        except Exception as error:
-            let_through(error)
-    return None
-
-
-def _worked_out(node: ast.expr, names: dict[str, Any]) -> Known | None:
-    """A comparison of attributes of the cell with constants."""
-    known = {name: item.value for name, item in names.items() if isinstance(item, Known)}
-    if any((isinstance(one, ast.Name) and one.id not in known) or isinstance(one, ast.Call) for one in ast.walk(node)):
-        return None
-    try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, known)  # names, attributes, constants; no calls
-    except Exception as error:
-        let_through(error)
-        return None
-    return Known(value) if isinstance(value, bool | int | None) else None
 
 
 def counted(path: Path) -> Counter[int]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from msprobe import log
 from msprobe.contain import let_through
 from msprobe.log import logger
+from msprobe.mindspore.device import device_target, has_python_ops
+from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.kernel_dump.starting import machine
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from msprobe.mindspore.static_dump.step import StaticStep
 
 _MOST_NAMED = 10
+_ANOTHER = (
+    "start(model): in graph mode taps are put into what the first start() was given, and nothing of this model is in there: it is not "
+    "recorded; name all models at the first start(), as a list"
+)
 _ITEMS = ("max", "min", "mean", "l2norm")
 
 
@@ -31,12 +39,32 @@ def not_in_graphs(config: Config) -> str:
     )
 
 
+def _impossible() -> str:
+    """Why level L0 records nothing in graphs of this device; "" where it does."""
+    if has_python_ops():
+        return ""
+    others = 'level "L2" (MindSpore\'s own dump) and msprobe.mindspore.save inside of construct'
+    if machine().jit_level == "O2":
+        others += '; at jit_level "O2" cells cannot be told apart'
+    return f'level "L0" in graph mode needs graphs that call Python functions, which those on {device_target()} do not; there are {others}'
+
+
+def _all_of(model: Any) -> Iterator[Any]:
+    for _, root in checked_models(model):
+        yield root
+        yield from (cell for _, cell in named_cells(root))
+
+
 class StaticDump:
     """The part of a session that compiled graphs belong to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._wrapped = False
+        self._impossible = ""
+        """Why nothing can be recorded here."""
+        self._tapped: set[int] = set()
+        """Ids of the models of the first start(), and of the cells in them."""
         self._taps: Taps | None = None
 
     @property
@@ -50,12 +78,16 @@ class StaticDump:
         config = session.config
         if not self._wrapped:
             self._wrapped = True
-            self._check()
-            from msprobe.mindspore.static_dump.wrapping import read, wrap
-
-            mode = config.section.data_mode
-            self._taps = Taps()
-            self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
+            self._impossible = _impossible()
+            if self._impossible:
+                logger.warning(f"nothing is recorded: {self._impossible}")
+            else:
+                self._put_in(model)
+        elif not self._impossible and not any(id(cell) in self._tapped for cell in _all_of(model)):
+            session.tell_once("model", _ANOTHER)
+        if self._impossible:
+            session.why_nothing = self._impossible
+            return
         rank = current_rank()
         if RECORDER.on or not session.selects(rank):
             return
@@ -68,6 +100,15 @@ class StaticDump:
             RECORDER.step = StaticStep(config, session.number, session.place_of(rank), selection, session.pool)
             session.tell_begun(f"recording {config.task} of a compiled graph into {RECORDER.step.directory}")
         RECORDER.on = True
+
+    def _put_in(self, model: Any) -> None:
+        from msprobe.mindspore.static_dump.wrapping import read, wrap
+
+        self._check()
+        self._tapped = {id(cell) for cell in _all_of(model)}
+        mode = self._session.config.section.data_mode
+        self._taps = Taps()
+        self._tell_bits(wrap(model, self._taps, read(model), mode.forward, mode.backward))
 
     def stop(self) -> None:
         """Calls that begin later are not recorded."""

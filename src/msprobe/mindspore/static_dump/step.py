@@ -20,6 +20,7 @@ from msprobe.writer import StepWriter, TensorPool
 from msprobe.writer.entry import Entry
 
 _ITEMS = {"max": "Max", "min": "Min", "mean": "Mean", "l2norm": "Norm"}
+_UNSHAPED = "a tensor whose shape is known only when the graph runs"
 _KEYS = {("forward", "input"): "input_args", ("forward", "kwargs"): "input_kwargs"}
 
 
@@ -83,13 +84,14 @@ class StaticStep(Step):
         """Which backward pass a parameter's gradient belongs to, and whether it has had one from it.
 
         Where a parameter is used in several parts of a graph (branches, loops, recomputed cells), MindSpore calls the hook with what is
-        added up so far, more than once: the last one is the gradient. A pass of its own follows further calls of the cell.
+        added up so far, more than once: the last one is the gradient. A pass of its own follows a further run of the graph.
         """
-        calls = self._calls.peek(spot.base)
+        calls, of_one_run = self._calls.peek(spot.base), RECORDER.forward_run.count(spot.base)
+        runs = -(-calls // of_one_run) if of_one_run else calls  # a part of the gradient may come before the last call of its run has begun
         number, before = self._parameter_passes.get(spot, (-1, -1))
-        again = calls == before
+        again = runs == before
         number += not again
-        self._parameter_passes[spot] = (number, calls)
+        self._parameter_passes[spot] = (number, runs)
         return number, again
 
     def _entry(self, name: str, spot: Spot, number: int) -> Entry | None:
@@ -103,6 +105,7 @@ class StaticStep(Step):
             entry = self.writer.add(name, {}, False)
             if spot.direction == "forward":
                 entry.data.update(self._constants(spot.base))
+                self._tell_unread(name, spot.base)
             elif spot.direction == "backward":
                 for role, side in (("input", sides.input), ("output", sides.output)):
                     if side:
@@ -118,10 +121,15 @@ class StaticStep(Step):
             data.update(input_args=[], input_kwargs={})
         if sides.output:
             data.update(output=[], parameters={})
-        for spot, record in list(RECORDER.constants.items()):
+        for spot, record in [*RECORDER.constants.items(), *((spot, None) for spot in RECORDER.unread)]:
             if spot.base == base and _KEYS.get((spot.direction, spot.role), spot.role) in data:
-                _place(data, spot, dict(record))
+                _place(data, spot, None if record is None else dict(record))
         return data
+
+    def _tell_unread(self, name: str, base: str) -> None:
+        for spot in [spot for spot in list(RECORDER.unread) if spot.base == base]:
+            self.report(name, f"{spot.role} {spot.path}: {_UNSHAPED}")
+            self.writer.note_unread((name, spot.role, tuple(spot.path.split(".")), _UNSHAPED))
 
     def _put(self, entry: Entry, spot: Spot, record: Record) -> None:
         _place(entry.data, spot, record)
@@ -172,7 +180,7 @@ class StaticStep(Step):
         return None
 
 
-def _place(data: dict[str, Any], spot: Spot, record: Record) -> None:
+def _place(data: dict[str, Any], spot: Spot, record: Record | None) -> None:
     """Put a record where its spot says: lists grow, `0.k` lies in a dict inside of the first element."""
     parts = spot.path.split(".")
     if spot.direction == "parameters_grad":

@@ -3,7 +3,7 @@
 MindSpore reads the source text of what runs in the graph, so it is plain: a receiver called `self`, no lambda inside an expression.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor, bfloat16, float32, int32, jit_class, nn, ops
+from mindspore.ops.functional import isconstant
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 
-_NAMES: dict[str, str] = {}
+PLAIN, WIDENED, EMPTY, FLUID = 0, 1, 2, 3
+"""Tensors that are handed over as they are; as float32 (bfloat16); that have no elements; whose shape is known only when the graph runs."""
 
 
 def _name(dtype: Any) -> str:
@@ -159,11 +161,13 @@ class GradientTap(nn.Cell):
         return x
 
     def bprop(self, x, number, index, out, dout):
-        if 0 not in dout.shape:
-            if dout.dtype == bfloat16:
-                self.wide(ops.cast(dout, float32), number, index)
-            else:
-                self.op(dout, number, index)
+        kind = FLUID
+        if isconstant(dout.shape):
+            kind = kind_of(dout.shape, dout.dtype)
+        if kind == PLAIN:
+            self.op(dout, number, index)
+        elif kind == WIDENED:
+            self.wide(ops.cast(dout, float32), number, index)
         return dout, ops.zeros_like(number), ops.zeros_like(index)
 
 
@@ -192,10 +196,25 @@ class _Index(ops.constexpr(get_instance=False)(lambda base, role, path: number_t
     """The number of a path, when MindSpore compiles."""
 
 
+class _Kind(ops.constexpr(get_instance=False)(lambda shape, dtype: EMPTY if 0 in shape else WIDENED if dtype == bfloat16 else PLAIN)):
+    """How a tensor is handed over, when MindSpore compiles: to compare shapes and dtypes in the graph takes it far longer."""
+
+
+class _HasGradient(ops.constexpr(get_instance=False)(lambda base, role, path, dtype: RECORDER.has_gradient(base, role, path, str(dtype)))):
+    """Whether MindSpore differentiates by a tensor, when it compiles."""
+
+
 class _Deep(ops.constexpr(get_instance=False)(lambda spot: RECORDER.too_deep(Spot(*spot)))):
     """Tells, when MindSpore compiles, of a value inside of more containers than are looked into."""
 
 
+class _Unshaped(ops.constexpr(get_instance=False)(lambda spot: RECORDER.unshaped(Spot(*spot)))):
+    """Tells, when MindSpore compiles, of a value whose shape is known only when the graph runs."""
+
+
 note_constant = _Constant()
+note_unshaped = _Unshaped()
 note_deep = _Deep()
+kind_of = _Kind()
+has_gradient = _HasGradient()
 index_of = _Index()

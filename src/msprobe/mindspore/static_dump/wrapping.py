@@ -1,12 +1,14 @@
 """Puts taps around `construct` of every cell, before MindSpore compiles it; they stay in the graph, idle while recording is off."""
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
+# mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc,assignment"
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, nn, ops
+from mindspore.ops.functional import isconstant
 
 from msprobe.contain import let_through
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
@@ -23,7 +25,7 @@ def first(args, kwargs, in_order):
     """Part of the graph: what the number of the call is made of. Where it is made of the one tensor that the cell is given, a run that
     takes in what another one has given out has the higher number."""
     if not in_order and len(args) == 1 and len(kwargs) == 0 and isinstance(args[0], Tensor):  # noqa: SIM102  (the rest is for a tensor only)
-        if 0 not in args[0].shape and args[0].dtype != bfloat16:
+        if isconstant(args[0].shape) and 0 not in args[0].shape and args[0].dtype != bfloat16:
             return ops.stop_gradient(args[0])
     return _ONE
 
@@ -51,7 +53,10 @@ def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool
         names[id(cell)] = base
         try:
             order = reading.order(id(cell))
-            taps.exchange_construct(cell, types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell))
+            made = [
+                _tapped(base, cell, order == FREE, forward, which) for which in ((backward, False) if forward and backward else (backward,))
+            ]
+            taps.exchange_construct(cell, *(types.MethodType(construct, cell) for construct in made))
             RECORDER.cells.append(base)
             if backward:
                 for name, parameter in cell._params.items():
@@ -85,6 +90,27 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
     count = counting_op(base, in_order)
     into, out_of = GradientTap(base, "output"), GradientTap(base, "input")
 
+    def construct_of_one(self, x):
+        number = count(first((x,), {}, in_order))
+        shown = number
+        if forward:
+            shown = record_value(base, "input", "0", x, shown)
+            for i, name in enumerate(names):
+                shown = record_value(base, "parameters", name, parameters[i], shown)
+        if backward:
+            x = follow(into, base, "output", "0.0", x, number)
+        result = original(x)
+        if forward and isinstance(result, tuple):
+            results = ()
+            for i, value in enumerate(result):
+                results = results + (give(base, f"{i}", value, shown),)  # noqa: RUF005
+            result = results
+        elif forward:
+            result = give(base, "0", result, shown)
+        if backward:
+            result = follow(out_of, base, "input", "0", result, number)
+        return result
+
     def construct(self, *args, **kwargs):
         number = count(first(args, kwargs, in_order))
         shown = number
@@ -112,4 +138,13 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
             result = follow(out_of, base, "input", "0", result, number)
         return result
 
-    return construct
+    return construct_of_one if _takes_x(type(cell).construct) else construct
+
+
+def _takes_x(function: Any) -> bool:
+    """Whether it has the one argument `x` and no other, as most layers of MindSpore have: that takes the compiler a third less."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    flags = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return (
+        code is not None and code.co_varnames[1 : code.co_argcount] == ("x",) and not code.co_kwonlyargcount and not code.co_flags & flags
+    )

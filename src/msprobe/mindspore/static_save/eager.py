@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import atexit
-import os
 from typing import Any
 
 from mindspore import Tensor, ops
 
 from msprobe.contain import let_through
+from msprobe.mindspore.device import has_dump_ops
 from msprobe.mindspore.process import wait_for_device
-from msprobe.mindspore.static_save.files import FILES
-from msprobe.mindspore.static_save.taps import has_python_ops, skipped
+from msprobe.mindspore.static_save.dumped import DUMPED
+from msprobe.mindspore.static_save.files import FILES, absolute
+from msprobe.mindspore.static_save.taps import fits, skipped
 
 _MAX_DEPTH = 200
 
@@ -81,17 +82,14 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
 
 def _directory(what: str, save_dir: Any, name: Any) -> str | None:
     """The directory, absolute; None where the arguments are wrong, which is told."""
-    for argument, value in (("save_dir", save_dir), ("name", name)):
-        if not isinstance(value, str) or not value:
-            FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
-            return None
-    return os.path.abspath(os.path.expanduser(str(save_dir)))
+    return absolute(str(save_dir)) if fits(what, save_dir, name) else None
 
 
 def end_step() -> None:
     """See `step`."""
     failure = wait_for_device()
-    if not has_python_ops():
+    DUMPED.settle(FILES)
+    if has_dump_ops():
         _tell_device()
     FILES.end_step()
     if failure is not None:
@@ -117,6 +115,7 @@ def _tell_device() -> None:
 def _at_exit() -> None:
     """A graph may still run when the interpreter ends."""
     if wait_for_device() is None:
+        DUMPED.settle(FILES, last=True)
         FILES.drain()
 
 

@@ -27,6 +27,8 @@ class SavedFiles:
         self._lock = threading.Lock()
         self._pool: TensorPool | None = None
         self._numbers: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
+        """Those of the step before."""
         self._told: set[str] = set()
         self._pid = os.getpid()
         self.step = 0
@@ -46,24 +48,48 @@ class SavedFiles:
             with self._lock:
                 if self._pool is None:
                     self._pool = TensorPool()
-                rank = current_rank()
-                if rank is None:
-                    rank = _rank_of_environment()
-                place = os.path.join(layout.step_dir(directory, self.step), f"rank{rank}")
-                counted = place + "/" + name
-                number = self._numbers[counted]
-                self._numbers[counted] += 1
+                place = self._place(directory, self.step)
+                number = self._number(place, name)
             path = os.path.join(place, layout.safe_file_name(f"{name}_{dtype}_{number}.npy"))
             keep_array(self._pool, path, array)
         except Exception as error:
             let_through(error)
             self.tell(f'save(name="{name}") could not keep a value: {error!r}')
 
+    def rename(self, path: str, name: str, dtype: str) -> None:
+        """Give a file that is there the name that it would have been written with; raises OSError.
+
+        Args:
+            path: of the file, in the place where it belongs (see `places`).
+            name, dtype: see `keep`.
+        """
+        place = os.path.dirname(path)
+        with self._lock:
+            number = self._number(place, name)
+        os.replace(path, os.path.join(place, layout.safe_file_name(f"{name}_{dtype}_{number}.npy")))
+
+    def places(self, directory: str) -> list[str]:
+        """Where the values of the step before this one belong, and those of this one."""
+        return [self._place(directory, step) for step in (self.step - 1, self.step) if step >= 0]
+
+    def _place(self, directory: str, step: int) -> str:
+        rank = current_rank()
+        if rank is None:
+            rank = _rank_of_environment()
+        return os.path.join(layout.step_dir(directory, step), f"rank{rank}")
+
+    def _number(self, place: str, name: str) -> int:
+        """How many values of a name there were."""
+        counted = place + "/" + name
+        numbers = self._earlier if counted in self._earlier and counted not in self._numbers else self._numbers
+        numbers[counted] += 1
+        return numbers[counted] - 1
+
     def end_step(self) -> None:
         """What was saved is on disk; what comes now belongs to the next step."""
         with self._lock:
             self.step += 1
-            self._numbers.clear()
+            self._earlier, self._numbers = self._numbers, Counter()
         self.drain()
 
     def drain(self) -> None:
@@ -79,6 +105,11 @@ class SavedFiles:
         if text not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(text)
             logger.warning(text)
+
+
+def absolute(directory: str) -> str:
+    """`save_dir`, wherever the process goes later; `~` is the user's home."""
+    return os.path.abspath(os.path.expanduser(directory))
 
 
 def _rank_of_environment() -> int:

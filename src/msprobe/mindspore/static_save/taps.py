@@ -7,16 +7,17 @@ text, so it is plain: a receiver called `self`, no lambda inside an expression, 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mindspore import float32, get_context, jit_class, ops
+from mindspore import float32, jit_class, nn, ops
 
 from msprobe.contain import let_through
+from msprobe.mindspore import device
 from msprobe.mindspore.dump.values import Array
-from msprobe.mindspore.static_save.files import FILES
+from msprobe.mindspore.static_save.dumped import DUMPED
+from msprobe.mindspore.static_save.files import FILES, absolute
 
 Take = Callable[[str, Array], None]
 """`take(dtype, array)` is given each value, in some thread of MindSpore's; it must not raise."""
@@ -64,22 +65,12 @@ def python_op(take: Take, shape: tuple[int, ...] | None = None, dtype: Any = Non
 
 def keeping(directory: str, name: str) -> Take:
     """Writes each value to a file."""
-    where = os.path.abspath(directory)
+    where = absolute(directory)
 
     def take(dtype: str, array: Array) -> None:
         FILES.keep(where, name, dtype, array)
 
     return take
-
-
-def has_python_ops() -> bool:
-    """Whether a graph of this device can call Python."""
-    return bool(get_context("device_target") == "CPU")
-
-
-def _dump_path(directory: str, name: str) -> str:
-    """TensorDump puts step and rank into the braces itself, and numbers its files."""
-    return os.path.join(os.path.abspath(directory), "{step}", "{rank}", name)
 
 
 @jit_class
@@ -93,31 +84,50 @@ class Tap:
         return self.op(ops.stop_gradient(x))
 
 
+class _Through(nn.Cell):
+    """Gives back its argument; its gradient goes through an operator too. (With InsertGradientOf no graph with a loop compiles.)"""
+
+    def __init__(self, op, wide):
+        super().__init__()
+        self.op = op
+        self.wide = wide
+
+    def construct(self, x):
+        return x
+
+    def bprop(self, x, out, dout):
+        if self.wide:
+            self.op(ops.cast(dout, float32))
+        else:
+            self.op(dout)
+        return (dout,)
+
+
+class _ThroughDump(nn.Cell):
+    """The same, for TensorDump."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+        self.op = ops.TensorDump()
+
+    def construct(self, x):
+        return x
+
+    def bprop(self, x, out, dout):
+        self.op(self.path, dout)
+        return (dout,)
+
+
 @jit_class
 class GradientTap:
     """Gives back its argument, and hands the gradient that comes back to it out of the graph."""
 
-    def __init__(self, directory, name, dtype=None, empty=False):
-        op = python_op(keeping(directory, name), None, dtype)
-
-        def through(gradient):
-            op(gradient)
-            return gradient
-
-        def widened(gradient):
-            op(ops.cast(gradient, float32))
-            return gradient
-
-        def nothing(gradient):
-            return gradient
-
-        hook = through if dtype is None else widened
-        if empty:
-            hook = nothing
-        self.insert = ops.InsertGradientOf(hook)
+    def __init__(self, directory, name, dtype=None):
+        self.through = _Through(python_op(keeping(directory, name), None, dtype), dtype is not None)
 
     def __call__(self, x):
-        return self.insert(x)
+        return self.through(x)
 
 
 @jit_class
@@ -125,7 +135,7 @@ class DumpTap:
     """Tap, on a device whose graphs cannot call Python."""
 
     def __init__(self, directory, name):
-        self.path = _dump_path(directory, name)
+        self.path = DUMPED.path(directory, name)
         self.op = ops.TensorDump()
 
     def __call__(self, x):
@@ -137,17 +147,10 @@ class DumpGradientTap:
     """GradientTap, on a device whose graphs cannot call Python."""
 
     def __init__(self, directory, name):
-        path = _dump_path(directory, name)
-        op = ops.TensorDump()
-
-        def through(gradient):
-            op(path, gradient)
-            return gradient
-
-        self.insert = ops.InsertGradientOf(through)
+        self.through = _ThroughDump(DUMPED.path(directory, name))
 
     def __call__(self, x):
-        return self.insert(x)
+        return self.through(x)
 
 
 class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
@@ -157,11 +160,20 @@ class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
         return False
 
 
-class _PythonOps(ops.constexpr(get_instance=False)(lambda: has_python_ops())):
-    """has_python_ops(), known to the compiler."""
+class _PythonOps(ops.constexpr(get_instance=False)(lambda: device.has_python_ops())):
+    """device.has_python_ops(), known to the compiler."""
 
-    def __call__(self):
-        return has_python_ops()
+
+class _DumpOps(ops.constexpr(get_instance=False)(lambda name: dumps(name))):
+    """dumps(name), known to the compiler."""
+
+
+class _Fits(ops.constexpr(get_instance=False)(lambda what, save_dir, name: fits(what, save_dir, name))):
+    """fits(what, save_dir, name), known to the compiler."""
+
+
+class _Told(ops.constexpr(get_instance=False)(lambda key, what: told(key, what))):
+    """told(key, what), when MindSpore compiles."""
 
 
 class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
@@ -177,6 +189,40 @@ def skipped(name: str) -> int:
     return 0
 
 
+def fits(what: str, save_dir: Any, name: Any) -> bool:
+    """Whether the arguments of save or save_grad can be used; where they cannot, that is told."""
+    for argument, value in (("save_dir", save_dir), ("name", name)):
+        if not isinstance(value, str) or not value:
+            FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
+            return False
+    return True
+
+
+_REASONS = {
+    "open": "is of a shape that is known only when the graph runs, and a graph hands no such value to Python",
+    "variable": "has a name or a directory that changes while the graph runs; both must be known when it is compiled",
+    "no tensor": "has no gradient: only a tensor has",
+}
+
+
+def told(name: str, why: str) -> int:
+    """Something cannot be saved."""
+    FILES.tell(f"save in a graph: {name} {_REASONS[why]}; nothing is saved")
+    return 0
+
+
+def dumps(name: str) -> bool:
+    """Whether TensorDump can take a value out of a graph; where it cannot, that is told."""
+    if device.has_dump_ops():
+        return True
+    where = device.device_target()
+    FILES.tell(f'save(name="{name}"): graphs on {where} hand no values out (only those on a CPU and on Ascend do): nothing is saved')
+    return False
+
+
 in_graph = _InGraph()
+dump_ops = _DumpOps()
+arguments_fit = _Fits()
+tell = _Told()
 python_ops = _PythonOps()
 tell_skipped = _Skipped()
