@@ -16,7 +16,7 @@ from msprobe.format import isolation
 from msprobe.launch.models import Family, Roots, name_of, parameters_of
 from msprobe.launch.orders import processes, tell
 from msprobe.log import logger
-from msprobe.pytorch import debugger, torch_internals
+from msprobe.pytorch import compile_internals, debugger, torch_internals
 from msprobe.pytorch.debugger import PrecisionDebugger
 from msprobe.pytorch.session import Session, contained
 
@@ -97,7 +97,7 @@ class Watch:
                 self._armed.plain[type(module).__name__] += 1
             return
         if self._within_compiled:
-            self._within_compiled = torch_internals.is_below_compiled_call(sys._getframe())
+            self._within_compiled = compile_internals.is_below_compiled_call(sys._getframe())
             if self._within_compiled:
                 return  # the step began with the compiled function, which runs eagerly now
         root = self._root(module)
@@ -422,4 +422,4 @@ class Watch:
 
 def _is_no_call(module: torch.nn.Module) -> bool:
     """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, or torch.fx tracing."""
-    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or torch_internals.is_traced()
+    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or compile_internals.is_traced()
