@@ -168,7 +168,9 @@ def contained(action: Callable[[], None], session: BaseSession) -> None:
         raise
     except Exception as error:
         let_through(error)
-        logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
+        # at level debug nobody has to call start(): save() goes on
+        off = ", the training goes on" if session.config.level == "debug" else " and is off until the next start()"
+        logger.error(f"recording failed{off}: {error!r}", exc_info=log.logger.isEnabledFor(10))
         try:
             session.switch_off()
         except Exception as second:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msprobe import log
@@ -11,11 +12,13 @@ from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.device import device_target, has_python_ops
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.dump.values import raise_failure
 from msprobe.mindspore.kernel_dump.starting import machine
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
 from msprobe.recording.selecting import make_selection
+from msprobe.recording.session import every_part
 
 if TYPE_CHECKING:
     from msprobe.config import Config
@@ -55,6 +58,11 @@ def _all_of(model: Any) -> Iterator[Any]:
         yield from (cell for _, cell in named_cells(root))
 
 
+def _tell_unmatched(step: StaticStep) -> None:
+    for text in step.selection.unmatched(ended=True):
+        logger.warning(text)
+
+
 class StaticDump:
     """The part of a session that compiled graphs belong to."""
 
@@ -66,6 +74,8 @@ class StaticDump:
         self._tapped: set[int] = set()
         """Ids of the models of the first start(), and of the cells in them."""
         self._taps: Taps | None = None
+        self._failure: Exception | None = None
+        """What an operation of the user's in this step has raised, and waiting for it was the first to be told."""
 
     @property
     def step(self) -> StaticStep | None:
@@ -113,8 +123,10 @@ class StaticDump:
     def stop(self) -> None:
         """Calls that begin later are not recorded."""
         if RECORDER.on:
-            wait_for_device()
-            RECORDER.on = False
+            try:
+                self._failure = self._failure or wait_for_device()
+            finally:
+                RECORDER.on = False
 
     def switch_off(self) -> None:
         """Calls that begin later are not recorded, whatever the device still does."""
@@ -125,12 +137,15 @@ class StaticDump:
         RECORDER.on, RECORDER.step = False, None
 
     def end_step(self) -> None:
-        """Everything is on disk."""
+        """Everything is on disk; raises `PendingError` where an operation of the user's has failed."""
         if RECORDER.step is None:
             return
         self.stop()
-        failure = wait_for_device()
+        failure, self._failure = self._failure or wait_for_device(), None
         step, RECORDER.step = RECORDER.step, None
+        every_part(partial(self._close, step), partial(_tell_unmatched, step), partial(raise_failure, failure))
+
+    def _close(self, step: StaticStep) -> None:
         try:
             step.close()
         except Exception as error:
@@ -139,11 +154,7 @@ class StaticDump:
             raise
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
-        for text in step.selection.unmatched(ended=True):
-            logger.warning(text)
-        self._session.has_ended(step)
-        if failure is not None:
-            logger.warning(f"an operation of the step had failed: {failure!r}")
+            self._session.has_ended(step)
 
     def _check(self) -> None:
         """Tell what the configuration asks for and compiled graphs do not have."""

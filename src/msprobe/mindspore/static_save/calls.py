@@ -16,9 +16,11 @@ from msprobe.mindspore.static_save.taps import (
     Tap,
     arguments_fit,
     dump_ops,
+    has_gradient,
     in_graph,
     python_ops,
     tell,
+    tell_no_gradient,
     tell_skipped,
 )
 
@@ -74,7 +76,10 @@ def _usable(what: Any, save_dir: Any, name: Any) -> Any:
 
 def _follow_in_graph(save_dir: Any, name: Any, data: Any) -> Any:
     if not isinstance(data, Tensor):
-        tell(name, "no tensor")
+        tell_no_gradient(name)
+        return data
+    if not has_gradient(data.dtype):
+        tell_no_gradient(name)
         return data
     if not python_ops():
         if dump_ops(name):

@@ -172,8 +172,16 @@ class _Fits(ops.constexpr(get_instance=False)(lambda what, save_dir, name: fits(
     """fits(what, save_dir, name), known to the compiler."""
 
 
+class _Differentiable(ops.constexpr(get_instance=False)(lambda dtype: is_differentiable(dtype))):
+    """is_differentiable(dtype), known to the compiler."""
+
+
 class _Told(ops.constexpr(get_instance=False)(lambda key, what: told(key, what))):
     """told(key, what), when MindSpore compiles."""
+
+
+class _WithoutGradient(ops.constexpr(get_instance=False)(lambda name: without_gradient(name))):
+    """without_gradient(name), when MindSpore compiles."""
 
 
 class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
@@ -201,13 +209,23 @@ def fits(what: str, save_dir: Any, name: Any) -> bool:
 _REASONS = {
     "open": "is of a shape that is known only when the graph runs, and a graph hands no such value to Python",
     "variable": "has a name or a directory that changes while the graph runs; both must be known when it is compiled",
-    "no tensor": "has no gradient: only a tensor has",
 }
+
+
+def is_differentiable(dtype: Any) -> bool:
+    """Whether tensors of a dtype have gradients."""
+    return str(dtype).startswith(("Float", "BFloat", "Complex"))
 
 
 def told(name: str, why: str) -> int:
     """Something cannot be saved."""
     FILES.tell(f"save in a graph: {name} {_REASONS[why]}; nothing is saved")
+    return 0
+
+
+def without_gradient(name: str) -> int:
+    """save_grad was given what has no gradient."""
+    FILES.tell(f'save_grad(name="{name}"): only a tensor of floating-point or complex numbers has a gradient; nothing is saved')
     return 0
 
 
@@ -222,7 +240,9 @@ def dumps(name: str) -> bool:
 
 in_graph = _InGraph()
 dump_ops = _DumpOps()
+has_gradient = _Differentiable()
 arguments_fit = _Fits()
 tell = _Told()
+tell_no_gradient = _WithoutGradient()
 python_ops = _PythonOps()
 tell_skipped = _Skipped()
