@@ -168,9 +168,10 @@ def contained(action: Callable[[], None], session: BaseSession) -> None:
         raise
     except Exception as error:
         let_through(error)
-        # at level debug nobody has to call start(): save() goes on
-        off = ", the training goes on" if session.config.level == "debug" else " and is off until the next start()"
-        logger.error(f"recording failed{off}: {error!r}", exc_info=log.logger.isEnabledFor(10))
+        text = f"recording failed and is off until the next start(): {error!r}"
+        if session.config.level == "debug":  # nobody has to call start() there, and save() goes on
+            text = f"recording failed, the training goes on: {error!r}"
+        logger.error(text, exc_info=log.logger.isEnabledFor(10))
         try:
             session.switch_off()
         except Exception as second:
