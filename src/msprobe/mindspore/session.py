@@ -96,7 +96,7 @@ class Session(BaseSession):
             return
         if config.level == "L0" and config.task != "structure" and in_graph_mode():
             self._tell_file_format()
-            self.static.start(model)
+            self.static.start(model, rank_id)
             return
         if self.window is not None:
             self.tell_started()

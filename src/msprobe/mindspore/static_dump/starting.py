@@ -17,6 +17,7 @@ from msprobe.mindspore.kernel_dump.starting import machine
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.session import every_part
 
@@ -82,8 +83,12 @@ class StaticDump:
         """The one that is running."""
         return RECORDER.step
 
-    def start(self, model: Any) -> None:
-        """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once."""
+    def start(self, model: Any, rank_id: int | None = None) -> None:
+        """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once.
+
+        Args:
+            model, rank_id: those of the user's start().
+        """
         session = self._session
         config = session.config
         if not self._wrapped:
@@ -98,9 +103,13 @@ class StaticDump:
         if self._impossible:
             session.why_nothing = self._impossible
             return
-        rank = current_rank()
-        if RECORDER.on or not session.selects(rank):
+        if RECORDER.on:
+            session.tell_started()
             return
+        rank = current_rank() if rank_id is None else rank_id
+        if not session.selects(rank):
+            return
+        session.started_at = calling_place()
         log.set_rank(rank)
         if RECORDER.step is None:
             from msprobe.mindspore.static_dump.step import StaticStep
