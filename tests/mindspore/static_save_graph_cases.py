@@ -95,7 +95,6 @@ class Wrong(nn.Cell):
             save("", "x", x)
             x = save_grad("./wrong", 3, x)
             factor = save_grad("./wrong", "factor", 3)
-            save_grad("./wrong", "whole", ops.cast(x, ms.int32))
         return self.first(x) * factor
 
 

@@ -16,7 +16,6 @@ from msprobe.mindspore.static_save.taps import (
     Tap,
     arguments_fit,
     dump_ops,
-    has_gradient,
     in_graph,
     python_ops,
     tell,
@@ -76,9 +75,6 @@ def _usable(what: Any, save_dir: Any, name: Any) -> Any:
 
 def _follow_in_graph(save_dir: Any, name: Any, data: Any) -> Any:
     if not isinstance(data, Tensor):
-        tell_no_gradient(name)
-        return data
-    if not has_gradient(data.dtype):
         tell_no_gradient(name)
         return data
     if not python_ops():

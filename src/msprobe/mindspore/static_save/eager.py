@@ -13,7 +13,7 @@ from msprobe.mindspore.device import has_dump_ops
 from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES, absolute
-from msprobe.mindspore.static_save.taps import fits, is_differentiable, skipped, without_gradient
+from msprobe.mindspore.static_save.taps import fits, skipped, without_gradient
 
 _MAX_DEPTH = 200
 
@@ -69,7 +69,7 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
     directory = _directory("save_grad", save_dir, name)
     if directory is None:
         return data
-    if not isinstance(data, Tensor) or not is_differentiable(data.dtype):
+    if not isinstance(data, Tensor):
         without_gradient(name)
         return data
     try:

@@ -172,10 +172,6 @@ class _Fits(ops.constexpr(get_instance=False)(lambda what, save_dir, name: fits(
     """fits(what, save_dir, name), known to the compiler."""
 
 
-class _Differentiable(ops.constexpr(get_instance=False)(lambda dtype: is_differentiable(dtype))):
-    """is_differentiable(dtype), known to the compiler."""
-
-
 class _Told(ops.constexpr(get_instance=False)(lambda key, what: told(key, what))):
     """told(key, what), when MindSpore compiles."""
 
@@ -212,11 +208,6 @@ _REASONS = {
 }
 
 
-def is_differentiable(dtype: Any) -> bool:
-    """Whether tensors of a dtype have gradients."""
-    return str(dtype).startswith(("Float", "BFloat", "Complex"))
-
-
 def told(name: str, why: str) -> int:
     """Something cannot be saved."""
     FILES.tell(f"save in a graph: {name} {_REASONS[why]}; nothing is saved")
@@ -224,8 +215,8 @@ def told(name: str, why: str) -> int:
 
 
 def without_gradient(name: str) -> int:
-    """save_grad was given what has no gradient."""
-    FILES.tell(f'save_grad(name="{name}"): only a tensor of floating-point or complex numbers has a gradient; nothing is saved')
+    """save_grad was given what has no gradient. (Integers have one in MindSpore, where they come from a cast.)"""
+    FILES.tell(f'save_grad(name="{name}"): only a tensor has a gradient; nothing is saved')
     return 0
 
 
@@ -240,7 +231,6 @@ def dumps(name: str) -> bool:
 
 in_graph = _InGraph()
 dump_ops = _DumpOps()
-has_gradient = _Differentiable()
 arguments_fit = _Fits()
 tell = _Told()
 tell_no_gradient = _WithoutGradient()
