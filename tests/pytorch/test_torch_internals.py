@@ -402,3 +402,29 @@ def test_put_pre_hook() -> None:
     torch_internals.take_module_hooks(module, "key")
     assert module(torch.zeros(1)).item() == 0
     assert not module._forward_pre_hooks and not module._forward_pre_hooks_with_kwargs
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        nn.modules.module.register_module_forward_pre_hook,
+        nn.modules.module.register_module_forward_hook,
+        nn.modules.module.register_module_full_backward_pre_hook,
+        nn.modules.module.register_module_full_backward_hook,
+        nn.Module.register_forward_pre_hook,
+        nn.Module.register_forward_hook,
+        nn.Module.register_full_backward_pre_hook,
+        nn.Module.register_full_backward_hook,
+    ],
+    ids=lambda register: register.__name__,
+)
+def test_hooks_of_somebody_else_are_seen(register: Callable[..., Any]) -> None:
+    module = nn.Identity()
+    torch_internals.put_module_hooks(module, "key", lambda *_: None, lambda *_: None)
+    assert torch_internals.only_hooks_of(module, "key")
+    handle = register(*([] if "module" in register.__name__ else [module]), lambda *_: None)
+    try:
+        assert not torch_internals.only_hooks_of(module, "key")
+    finally:
+        handle.remove()
+    assert torch_internals.only_hooks_of(module, "key")

@@ -218,9 +218,12 @@ def take_module_hooks(module: torch.nn.Module, key: str) -> None:
         hooks.pop(key, None)
 
 
+_GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks")
+
+
 def only_hooks_of(module: torch.nn.Module, key: str) -> bool:
     """Whether calling this module runs no hooks but those that `put_module_hooks` has put under `key`."""
-    if _torch_module._has_any_global_hook() or module._backward_hooks or module._backward_pre_hooks:
+    if any(getattr(_torch_module, name) for name in _GLOBAL_HOOKS) or module._backward_hooks or module._backward_pre_hooks:
         return False
     return not (module._forward_hooks.keys() | module._forward_pre_hooks.keys()) - {key}
 
