@@ -335,6 +335,37 @@ def test_compiled_modules_are_looked_through() -> None:
     assert torch_internals.unwrap_compiled(scripted) is scripted and not torch_internals.is_compiled(scripted)
 
 
+def test_calls_of_compiled_functions_are_known() -> None:
+    """Those of functions that `torch.compiler.disable` has wrapped are none, though torch gives them the same name."""
+
+    def below() -> bool:
+        return torch_internals.is_below_compiled_call(sys._getframe())
+
+    import torch._dynamo
+
+    assert not torch.compiler.disable(below)()
+    restore = torch_internals.force_eager()
+    try:
+        assert torch.compile(below, backend="eager")()
+    finally:
+        assert restore is not None
+        restore()
+
+
+def test_exporting_is_done_while_compiled_code_runs_eagerly() -> None:
+    import torch._dynamo
+
+    restore = torch_internals.force_eager()
+    try:
+        exported = torch.export.export(nn.ReLU(), (torch.ones(2),), strict=True)
+        graph = torch._dynamo.export(nn.ReLU())(torch.ones(2)).graph_module
+    finally:
+        assert restore is not None
+        restore()
+    for made in (exported.module(), graph):
+        assert made(torch.tensor([-1.0, 1.0])).tolist() == [0, 1]
+
+
 def test_not_compiling_now() -> None:
     assert torch_internals.is_compiling() is False
 

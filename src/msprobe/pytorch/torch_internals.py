@@ -349,7 +349,7 @@ def compiling_is_loaded() -> bool:
     return "torch._dynamo.eval_frame" in sys.modules
 
 
-_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6
+_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6; so are called those of torch.compiler.disable, which hold no callback
 
 
 def stance_reader() -> FunctionType | None:
@@ -361,6 +361,8 @@ def stance_reader() -> FunctionType | None:
 def compiled_call(frame: FrameType | None) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Function and arguments, if this is the frame of a compiled function's call."""
     if frame is None or frame.f_globals.get("__name__") != "torch._dynamo.eval_frame" or frame.f_code.co_name not in _COMPILED:
+        return None
+    if "callback" not in frame.f_code.co_freevars:
         return None
     own = frame.f_locals
     function, args, kwargs = own.get("fn"), own.get("args"), own.get("kwargs")
