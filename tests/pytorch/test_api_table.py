@@ -26,7 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 HOMES: dict[str, Any] = {"functional": torch.nn.functional, "_VF": torch._VF, "torch": torch, "tensor": torch.Tensor}
 # Names that other versions of torch have and 2.13 has not, or the other way round: tolerated.
-ELSEWHERE: set[str] = set()
+OF_NAMES = ("_update_names", "align_as", "align_to", "has_names", "refine_names", "rename", "rename_")  # 2.13 has none
+ELSEWHERE = {f"tensor.{name}" for name in OF_NAMES}
 NEWEST = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn as nn
+from capturing import no_default_device
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -88,7 +89,7 @@ def test_a_default_device_stays_the_user_s(device: str) -> None:
         torch_internals.remove_mode(ours)
         assert torch.empty(1).device.type == device
     finally:
-        torch.set_default_device(None)  # type: ignore[arg-type]
+        no_default_device()
     assert torch.empty(1).device.type == "cpu"
 
 
