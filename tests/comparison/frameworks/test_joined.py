@@ -94,7 +94,27 @@ def test_two_calls_are_compared_with_one(turned: bool, tmp_path: Path, capsys: p
         ("Functional.linear.0.backward.output.2", "Primitive.bias_add.BiasAdd.0.backward.output.1"),
     }
     assert {row["Result"] for row in ran.rows} == {"pass"}
-    assert "2 pairs of calls such as Primitive.matmul.MatMul.0.forward and Primitive.bias_add.BiasAdd.0.forward" in ran.out
+    note = "pairs of calls such as Primitive.matmul.MatMul.0.forward and Primitive.bias_add.BiasAdd.0.forward are compared with the one"
+    assert f"{note} call that PyTorch makes of both: 2" in ran.out
+
+
+def test_what_is_not_a_number_is_joined_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = json.loads(json.dumps(of_mindspore()))
+    for record in (ours["Primitive.matmul.MatMul.0.forward"]["output"][0], ours["Primitive.bias_add.BiasAdd.0.forward"]["input_args"][0]):
+        record.update(dict.fromkeys(("Max", "Min", "Mean", "Norm"), "NaN"))
+    ours["Primitive.bias_add.BiasAdd.0.forward"]["output"][0].update(dict.fromkeys(("Max", "Min", "Mean", "Norm"), "NaN"))
+    ran = compare(tmp_path, ours, of_pytorch(), capsys)
+    assert ran.code == 1 and "Primitive.bias_add.BiasAdd.0.forward (inputs equal, output differs)" in ran.out
+
+
+def test_a_reference_of_the_other_framework(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is paired in the same way: what is compared with the golden run is compared with the truth."""
+    ours, theirs = {**of_mindspore(), **gradients_of_mindspore()}, {**of_pytorch(), **GRADIENTS}
+    truth = write_dump(tmp_path / "truth", theirs, level="L1")
+    ran = compare(tmp_path, ours, theirs, capsys, "--reference", str(truth))
+    assert ran.code == 0 and "against the reference: 8 rows: both are within rounding of the truth\n" in ran.out, ran.out
+    ran = compare(tmp_path / "off", of_mindspore(off={"weight": 0.5}), of_pytorch(), capsys, "--reference", str(truth))
+    assert "1 row: target is farther from the truth than golden" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_attention(name: str, dumps: Path, capsys: pytest.CaptureFixture[str]) -
     code, text, results = compared(dumps, name, capsys)
     assert code == 0, text
     assert set(results) == {"pass"} and results["pass"] >= 60, text
-    assert ("4 pairs of calls such as" in text) is (name == "attention")
+    assert ("makes of both: 4" in text) is (name == "attention")
 
 
 def test_the_calls_alone(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,8 +96,8 @@ class Holder(nn.Cell):
         return self.inner(*values, **named)
 
 
-def kinds_of_values():
-    debugger("kinds", "L0", "tensor", summary_mode="md5")
+def kinds_of_values(path="kinds"):
+    debugger(path, "L0", "tensor", summary_mode="md5")
     floats = np.array([1.5, np.nan, -np.inf, 2.0], np.float32)
     large = np.full(5000, 0.1, np.float32)
     large[0] = 3e38
@@ -121,6 +121,22 @@ def kinds_of_values():
     net(*values, *others)
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
+
+
+def numpy_of_another_version():
+    """There MindSpore gives no array of bfloat16."""
+    asnumpy = Tensor.asnumpy
+
+    def refuses(self):
+        if self.dtype == ms.bfloat16:
+            raise TypeError("The Numpy bfloat16 data type is not supported now")
+        return asnumpy(self)
+
+    Tensor.asnumpy = refuses
+    try:
+        kinds_of_values("kinds_numpy")
+    finally:
+        Tensor.asnumpy = asnumpy
 
 
 def statistics_mode(name, mode):
@@ -571,6 +587,7 @@ for case in (
     api_of_several_nodes,
     in_place,
     kinds_of_values,
+    numpy_of_another_version,
     both_modes,
     structure,
     selections,

@@ -111,8 +111,8 @@ def joined(ours: Sequence[Call], theirs: Sequence[Call], directory: Path, notes:
     if count:
         example = next(group for group in groups if group.bias is not None)
         notes.append(
-            f"{count} pairs of calls such as {example.product.name} and {example.last.name} are compared with the one call that PyTorch "
-            "makes of both"
+            f"pairs of calls such as {example.product.name} and {example.last.name} are compared with the one call that PyTorch makes of "
+            f"both: {count}"
         )
     return [made.get(call.name, call) for call in ours if call.name in made or call.name not in gone]
 
@@ -178,8 +178,8 @@ def _goes_on(call: Call, following: Call) -> bool:
     given, taken = _tensors(call, "output"), _tensors(following, "input")
     if not given or not taken:
         return False
-    known = given[0].statistics, given[0].md5
-    return None not in known[0] and (given[0].shape, *known) == (taken[0].shape, taken[0].statistics, taken[0].md5)
+    values = [(row.shape, *map(str, row.statistics), row.md5) for row in (given[0], taken[0])]  # as text NaN is NaN
+    return None not in given[0].statistics and values[0] == values[1]
 
 
 def _around(calls: Sequence[Call], first: int, last: int) -> tuple[Call | None, Call | None]:

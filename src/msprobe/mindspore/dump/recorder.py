@@ -50,7 +50,9 @@ class Recorder:
             let_through(caught)
 
     # --- APIs -----------------------------------------------------------------------------------------------------------------------
-    def api(self, full: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skipped: int = 0) -> Any:
+    def api(
+        self, full: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skipped: int = 0, gradients: bool = True
+    ) -> Any:
         """Call a watched function and record the call; gives what the function gives.
 
         Args:
@@ -58,6 +60,7 @@ class Recorder:
             function: what is called.
             args, kwargs: of the call.
             skipped: so many of the first arguments are no arguments of the API (the cell whose method jit has compiled).
+            gradients: False where the call has no backward entry: its output are its arguments.
         """
         step = self.step
         state = self.state
@@ -68,7 +71,7 @@ class Recorder:
         try:
             state.inside = True
             try:
-                call = self._api_begins(step, full, args[skipped:], kwargs)
+                call = self._api_begins(step, full, args[skipped:], kwargs, gradients)
             except Exception as error:
                 let_through(error)
                 self._tell(step, full, f"call could not be recorded: {error!r}")
@@ -95,7 +98,7 @@ class Recorder:
         finally:
             state.inside = False  # also where a signal handler of the user's has raised in our code
 
-    def _api_begins(self, step: StepRecord, full: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    def _api_begins(self, step: StepRecord, full: str, args: tuple[Any, ...], kwargs: dict[str, Any], gradients: bool) -> _Call | None:
         state = self.state
         number = step.counters.take(full)
         name = f"{full}.{number}.forward"
@@ -106,7 +109,7 @@ class Recorder:
         selection, sides = step.selection, step.selection.sides
         forward = selection.enters(name, parent) and sides.forward
         backward = f"{full}.{number}.backward"
-        with_gradients = step.gradients.enabled and selection.matches(backward, parent)
+        with_gradients = gradients and step.gradients.enabled and selection.matches(backward, parent)
         if not forward and not with_gradients:
             return None
         call = _Call(name, parent, backward, stack)

@@ -53,7 +53,10 @@ def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool
         names[id(cell)] = base
         try:
             order = reading.order(id(cell))
-            taps.exchange_construct(cell, types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell))
+            made = [
+                _tapped(base, cell, order == FREE, forward, which) for which in ((backward, False) if forward and backward else (backward,))
+            ]
+            taps.exchange_construct(cell, *(types.MethodType(construct, cell) for construct in made))
             RECORDER.cells.append(base)
             if backward:
                 for name, parameter in cell._params.items():
