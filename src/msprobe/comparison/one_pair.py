@@ -40,6 +40,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.surroundings import differing
 from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
@@ -98,7 +99,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         )
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
+    notes: list[str] = [*advice(*calls), *differing(pair.target, pair.golden), *([unlike] if unlike else [])]
     if options.tensors.prepare is not None:
         from msprobe.comparison.mapping.preparing import prepared
 
