@@ -177,6 +177,14 @@ def makes_view(node: Any) -> bool:
 PythonNode: type = torch.autograd.function.BackwardCFunction
 """Graph nodes of user-written `torch.autograd.Function`s are instances of it."""
 
+PYTHON_NODE_CODES = frozenset(
+    function.__code__ for function in (getattr(PythonNode, name, None) for name in ("apply", "apply_boxed")) if function is not None
+)
+"""Code objects by which the engine runs the backward of a user-written Function; `apply_boxed` from torch 2.14 on."""
+
+CHECKPOINTING = ("checkpoint", "_checkpoint_impl")
+"""Names of the functions that run checkpointed code for the first time; its piece stands in `gen`. The second from torch 2.14 on."""
+
 run_backward: Callable[..., Any] = _graph._engine_run_backward
 
 

@@ -133,7 +133,8 @@ GROUPS: tuple[Group, ...] = (
         cholesky cholesky_inverse cholesky_solve cross det geqrf inverse kron linalg.cholesky linalg.cholesky_ex linalg.cond linalg.cross
         linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex
         linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lstsq linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
-        linalg.matrix_exp linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex linalg.solve_triangular
+        linalg.matrix_exp linalg.matrix_rank linalg.matrix_sqrth linalg.pinv linalg.polar linalg.qr linalg.slogdet linalg.solve
+        linalg.solve_ex linalg.solve_triangular
         linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve linalg.vander lobpcg logdet lu lu_solve lu_unpack matrix_exp orgqr
         ormqr pca_lowrank pinverse qr slogdet svd svd_lowrank triangular_solve"""),
     _group("FOCUS", "Fourier transforms", """
