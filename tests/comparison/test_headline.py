@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe, headline
 
@@ -50,6 +52,44 @@ def test_statistics_name_what_they_cannot_see(tmp_path: Path) -> None:
     assert sum("statistics cannot see a reordering" in line.text for line in describe(outcome)) == 1
     outcome = compare(Net(between=1.5).write(tmp_path / "t"), Net().write(tmp_path / "g"), tmp_path / "o")
     assert not any("reordering" in line.text for line in describe(outcome))
+
+
+_DRAWS = "it draws random numbers, and that alone explains the difference if the two runs drew others"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "draws"),
+    [
+        ("Functional.dropout.0.forward", {}, True),
+        ("Functional.dropout.0.forward", {"training": False}, False),
+        ("Tensor.normal_.0.forward", {}, True),
+        ("Functional.scaled_dot_product_attention.0.forward", {"dropout_p": 0.1}, True),
+        ("Functional.scaled_dot_product_attention.0.forward", {"dropout_p": 0.0}, False),
+        ("Functional.multi_head_attention_forward.0.forward", {"dropout_p": 0.1, "training": True}, True),
+        ("Functional.multi_head_attention_forward.0.forward", {"dropout_p": 0.1, "training": False}, False),
+        ("Functional.linear.0.forward", {}, False),
+        ("Module.drop.Dropout.forward.0", {}, True),
+        ("Module.dropout.Linear.forward.0", {}, False),
+    ],
+)
+def test_random_numbers_are_named_where_they_explain_it(tmp_path: Path, name: str, more: dict[str, object], draws: bool) -> None:
+    def data(result: float) -> dict[str, object]:
+        call = api([tensor()], [tensor(result)])
+        call["input_kwargs"] = {key: {"type": type(value).__name__, "value": value} for key, value in more.items()}
+        return {name: call}
+
+    outcome = compare(write_dump(tmp_path / "t", data(2.0)), write_dump(tmp_path / "g", data(3.0)), tmp_path / "o")
+    said = [line.text for line in describe(outcome)]
+    assert sum(_DRAWS in line for line in said) == draws
+    assert sum("statistics cannot see a reordering" in line for line in said) == (not draws)
+
+
+def test_an_operation_whose_inputs_differ_is_not_said_to_draw(tmp_path: Path) -> None:
+    def data(value: float) -> dict[str, object]:
+        return {"Functional.dropout.0.forward": api([tensor(value)], [tensor(value)])}
+
+    outcome = compare(write_dump(tmp_path / "t", data(2.0)), write_dump(tmp_path / "g", data(3.0)), tmp_path / "o")
+    assert not any(_DRAWS in line.text for line in describe(outcome))
 
 
 def test_several_differing_inputs_are_listed_as_words(tmp_path: Path) -> None:

@@ -37,6 +37,16 @@ def batches(count):
         yield torch.randn(5, 4), torch.randint(0, 2, (5,))
 """
 
+_TRAINING = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(2):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    show(loss)
+finish(model)
+"""
+
 PLAIN = """
 model = Net()
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -283,20 +293,16 @@ for x, y in batches(2):
 finish(model)
 """
 
-CHECKPOINT = """
+CHECKPOINT = (
+    """
 from torch.utils.checkpoint import checkpoint
 class Deep(Net):
     def forward(self, x):
         return checkpoint(super().forward, x, use_reentrant=False)
 model = Deep()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in batches(2):
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    show(loss)
-finish(model)
 """
+    + _TRAINING
+)
 
 LATENT = """
 model = Net().eval().requires_grad_(False)
@@ -334,13 +340,7 @@ with torch.no_grad():
 finish(*pipe)
 """
 
-COMPILED = """
-import warnings
-warnings.simplefilter("ignore")
-model = torch.compile(Net(), backend="aot_eager")
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in batches(4):
-    loss = F.cross_entropy(model(x), y)
+_COMPILED_END = """\
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -349,7 +349,20 @@ print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 finish(model)
 """
 
-COMPILED_STEP = """
+COMPILED = (
+    """
+import warnings
+warnings.simplefilter("ignore")
+model = torch.compile(Net(), backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches(4):
+    loss = F.cross_entropy(model(x), y)
+"""
+    + _COMPILED_END
+)
+
+COMPILED_STEP = (
+    """
 import warnings
 warnings.simplefilter("ignore")
 model = Net()
@@ -362,13 +375,9 @@ def step(x, y):
     return F.cross_entropy(model(x), y)
 for x, y in batches(4):
     loss = step(scaled(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    show(loss)
-print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
-finish(model)
 """
+    + _COMPILED_END
+)
 
 COMPILED_INFERENCE = """
 import warnings
@@ -463,19 +472,15 @@ for number, (x, y) in enumerate(batches(3)):
 finish(model)
 """
 
-RANK = """
+RANK = (
+    """
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 model = DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in batches(2):
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    show(loss)
-finish(model)
 """
+    + _TRAINING
+)
 
 FORKED_LATER = (
     FORKED.replace("context = ", "train(7)\ncontext = ")
@@ -491,7 +496,8 @@ FORKED_AND_GONE = FORKED.replace(
 ).replace("import multiprocessing, sys", "import multiprocessing, os, sys")
 
 FORKED_IN_A_CALL = """
-import os, sys
+import os, sys, warnings
+warnings.filterwarnings("ignore", ".* is multi-threaded", DeprecationWarning)  # Python 3.12 and later; the thread is ours
 class Forking(Net):
     def forward(self, x):
         global child

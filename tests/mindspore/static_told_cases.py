@@ -14,6 +14,7 @@ from mindspore import Tensor, nn
 
 from msprobe.mindspore import PrecisionDebugger, device
 from msprobe.mindspore.static_dump import wrapping
+from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 from msprobe.mindspore.static_dump.step import StaticStep
 
 ms.set_context(mode=ms.GRAPH_MODE)
@@ -118,6 +119,31 @@ run("broken")
 wrapping.give = give
 
 
+class Curved(nn.Cell):
+    """Second derivatives of a net."""
+
+    def __init__(self):
+        super().__init__()
+        ms.set_seed(0)
+        self.net = Net()
+        self.first = ms.grad(self.squared)
+        self.second = ms.grad(self.slope)
+
+    def squared(self, x):
+        return (self.net(x) ** 2).sum()
+
+    def slope(self, x):
+        return (self.first(x) ** 2).sum()
+
+    def construct(self, x):
+        return self.second(x)
+
+
+bare = Curved()(x).asnumpy().tobytes().hex()
+run("curved", net=Curved())
+answer["curved"]["same"] = answer["curved"]["bits"] == [bare, bare]
+
+
 def failing(step):
     raise RuntimeError("made to fail")
 
@@ -127,6 +153,21 @@ session = run("failing")
 StaticStep.close = close
 answer["failing"]["number"] = session.number
 answer["failing"]["log"] = [path.read_text(encoding="utf-8") for path in sorted(Path("failing").rglob("dump_error_info.log"))]
+PrecisionDebugger._instance = PrecisionDebugger._session = None
+Path("late.json").write_text(json.dumps({"task": "statistics", "dump_path": "late", "level": "L0"}), encoding="utf-8")
+late, net = PrecisionDebugger("late.json"), Net()
+late.start(net)
+base = "Cell.first.Dense"
+RECORDER.forward_run = [base] * 3
+spot = Spot(base, "parameters_grad", "", "weight")
+for runs in range(2):
+    for call in range(3):
+        RECORDER.number(base)
+        if call > 0:  # twice: before the last call of the run has begun, and after
+            RECORDER.take(spot, UNNUMBERED, "Float32", np.full(2, 10 * runs + call, np.float32))
+late.step()
+(path,) = Path("late").rglob("dump.json")
+answer["late"] = {name: entry["weight"][0]["Max"] for name, entry in json.loads(path.read_text(encoding="utf-8"))["data"].items()}
 Path("unended.json").write_text(json.dumps({"task": "statistics", "dump_path": "unended", "level": "L0"}), encoding="utf-8")
 PrecisionDebugger._instance = PrecisionDebugger._session = None
 unended, net = PrecisionDebugger("unended.json"), Net()

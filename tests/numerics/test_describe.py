@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from msprobe import numerics
 from msprobe.numerics import fallback
 from msprobe.numerics.checksum import checksum, xor_checksum
 
 TABLE = {getattr(torch, n): ("torch.Tensor", c, f"torch.{n}") for n, c in numerics.CODE.items() if hasattr(torch, n)}
-DESCRIBE = [numerics.describe, fallback.describe]
+
+
+def by_exchange(tensor: Any, table: dict[Any, Any]) -> Any:
+    """As `summaries.table` asks for it with torch 2.10 and later."""
+    return numerics.describe(tensor, {**table, "exchange": True})
+
+
+DESCRIBE = {"kernels": numerics.describe, "exchange": by_exchange, "twin": fallback.describe}
 PLAIN = {
     "vector": torch.arange(5.0) - 2,
     "parameter": torch.nn.Parameter(torch.ones(2, 3)),
@@ -24,6 +32,11 @@ PLAIN = {
     "bool": torch.tensor([True, False]),
     "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
     "complex": torch.tensor([3 + 4j]),
+    "one of many dimensions": torch.arange(4.0).reshape(1, 2, 1, 2, 1)[:, :, :, 1],
+    "empty and expanded": torch.empty(0, 1).expand(0, 3),
+    "8 bits": torch.tensor([1.0, -2.0]).to(torch.float8_e4m3fn),
+    "unsigned": torch.tensor([7, 9], dtype=torch.uint16),
+    "does not start the storage": torch.arange(6.0)[2:],
 }
 OTHERS = {
     "meta": torch.empty(2, device="meta"),
@@ -37,7 +50,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("describe", DESCRIBE, ids=["kernels", "twin"])
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
 @pytest.mark.parametrize("label", PLAIN)
 def test_a_plain_tensor_is_described(describe: Any, label: str) -> None:
     tensor = PLAIN[label]
@@ -47,10 +60,11 @@ def test_a_plain_tensor_is_described(describe: Any, label: str) -> None:
     expected = numerics.summarize(dense.data_ptr(), numerics.CODE[str(dense.dtype)[6:]], dense.numel())
     assert (record["type"], record["dtype"], record["shape"]) == ("torch.Tensor", str(tensor.dtype), list(tensor.shape))
     assert [record[k] for k in ("Max", "Min", "Mean", "Norm")] == pytest.approx(list(expected), nan_ok=True)
+    assert describe is fallback.describe or record == numerics.describe(tensor, TABLE)
     assert record["requires_grad"] is tensor.requires_grad
 
 
-@pytest.mark.parametrize("describe", DESCRIBE, ids=["kernels", "twin"])
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
 @pytest.mark.parametrize("label", PLAIN)
 def test_what_a_record_can_hold(describe: Any, label: str) -> None:
     tensor = PLAIN[label]
@@ -73,13 +87,13 @@ def test_whole_sides_with_checksums(each: Any) -> None:
         assert not known or ordinary  # NaN stands only where there are statistics
 
 
-@pytest.mark.parametrize("describe", DESCRIBE, ids=["kernels", "twin"])
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
 @pytest.mark.parametrize("label", OTHERS)
 def test_every_other_kind_is_left_to_the_caller(describe: Any, label: str) -> None:
     assert describe(OTHERS[label], TABLE) is None
 
 
-@pytest.mark.parametrize("describe", DESCRIBE, ids=["kernels", "twin"])
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
 def test_an_interruption_is_not_swallowed(describe: Any) -> None:
     class Interrupted:
         @property
@@ -88,3 +102,31 @@ def test_an_interruption_is_not_swallowed(describe: Any) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         describe(Interrupted(), TABLE)
+
+
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
+def test_a_storage_that_was_shrunk_is_not_read(describe: Any) -> None:
+    tensor = torch.ones(1 << 20)
+    tensor.untyped_storage().resize_(4 << 10)
+    assert describe(tensor, TABLE) is None
+
+
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
+def test_what_only_looks_like_a_tensor_is_left_to_the_caller(describe: Any) -> None:
+    class Alike:
+        dtype = torch.float32
+        shape = (2,)
+        requires_grad = False
+        __dlpack_c_exchange_api__ = "no capsule"
+
+    assert describe(Alike(), TABLE) is None
+
+
+@pytest.mark.parametrize("describe", DESCRIBE.values(), ids=DESCRIBE)
+def test_a_wrapper_without_memory_is_left_to_the_caller(describe: Any) -> None:
+    seen: list[Any] = []
+    torch.func.vmap(lambda x: (seen.append(describe(x, TABLE)), x)[1])(torch.ones(2, 3))
+    torch.func.grad(lambda x: (seen.append(describe(x, TABLE)), x.sum())[1])(torch.ones(2))
+    with FakeTensorMode():
+        seen.append(describe(torch.empty(3), TABLE))
+    assert seen == [None, None, None]

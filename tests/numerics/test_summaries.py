@@ -195,7 +195,7 @@ def test_wrong_arguments_are_named(numeric) -> None:
         numeric.summarize(ok.data_ptr(), CODE["float32"], -4)
     with pytest.raises(ValueError, match="2 dimensions and strides has 1"):
         numeric.summarize_strided(ok.data_ptr(), CODE["float32"], (2, 2), (1,))
-    with pytest.raises(ValueError, match="dimension 1 has size 2 and stride -1"):
+    with pytest.raises(ValueError, match="dimension 1 has stride -1"):
         numeric.summarize_strided(ok.data_ptr(), CODE["float32"], (2, 2), (2, -1))
     with pytest.raises(TypeError):
         numeric.summarize("x", CODE["float32"], 4)

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import msprobe.pytorch
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals, torch_internals
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -319,7 +319,7 @@ def test_the_stance_is_put_back() -> None:
     import torch._dynamo.eval_frame as eval_frame
 
     before = eval_frame._stance
-    restore = torch_internals.force_eager()
+    restore = compile_internals.force_eager()
     assert restore is not None and eval_frame._stance.stance == "force_eager"
     restore()
     assert eval_frame._stance == before
@@ -327,25 +327,25 @@ def test_the_stance_is_put_back() -> None:
 
 def test_compiled_modules_are_looked_through() -> None:
     module = nn.Linear(1, 1)
-    assert torch_internals.unwrap_compiled(module) is module and not torch_internals.is_compiled(module)
+    assert compile_internals.unwrap_compiled(module) is module and not compile_internals.is_compiled(module)
     compiled = torch.compile(module, backend="eager")
-    assert torch_internals.unwrap_compiled(compiled) is module and torch_internals.is_compiled(compiled)
+    assert compile_internals.unwrap_compiled(compiled) is module and compile_internals.is_compiled(compiled)
     module.compile(backend="eager")
-    assert torch_internals.is_compiled(module)
+    assert compile_internals.is_compiled(module)
     scripted = torch.jit.script(nn.ReLU())
-    assert torch_internals.unwrap_compiled(scripted) is scripted and not torch_internals.is_compiled(scripted)
+    assert compile_internals.unwrap_compiled(scripted) is scripted and not compile_internals.is_compiled(scripted)
 
 
 def test_calls_of_compiled_functions_are_known() -> None:
     """Those of functions that `torch.compiler.disable` has wrapped are none, though torch gives them the same name."""
 
     def below() -> bool:
-        return torch_internals.is_below_compiled_call(sys._getframe())
+        return compile_internals.is_below_compiled_call(sys._getframe())
 
     import torch._dynamo
 
     assert not torch.compiler.disable(below)()
-    restore = torch_internals.force_eager()
+    restore = compile_internals.force_eager()
     try:
         assert torch.compile(below, backend="eager")()
     finally:
@@ -356,7 +356,7 @@ def test_calls_of_compiled_functions_are_known() -> None:
 def test_exporting_is_done_while_compiled_code_runs_eagerly() -> None:
     import torch._dynamo
 
-    restore = torch_internals.force_eager()
+    restore = compile_internals.force_eager()
     try:
         exported = torch.export.export(nn.ReLU(), (torch.ones(2),), strict=True)
         graph = torch._dynamo.export(nn.ReLU())(torch.ones(2)).graph_module
@@ -384,11 +384,14 @@ OBJECTS = {
 }
 
 
-def test_private_names_of_torch_are_touched_in_one_file_only() -> None:
+FILES = {Path(module.__file__).name for module in (torch_internals, compile_internals)}
+
+
+def test_private_names_of_torch_are_touched_in_two_files_only() -> None:
     """`torch._x` or `torch.a._b` anywhere else is a finding."""
     found = []
     for path in sorted(Path(msprobe.pytorch.__file__).parent.rglob("*.py")):
-        if path.name == "torch_internals.py":
+        if path.name in FILES:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
@@ -402,14 +405,15 @@ def test_private_names_of_torch_are_touched_in_one_file_only() -> None:
     assert found == []
 
 
-def test_every_name_here_is_used() -> None:
+@pytest.mark.parametrize("module", [torch_internals, compile_internals])
+def test_every_name_here_is_used(module: Any) -> None:
     source = "\n".join(
         path.read_text(encoding="utf-8")
         for path in Path(msprobe.pytorch.__file__).parents[1].rglob("*.py")
-        if path.name != "torch_internals.py"
+        if path.name != Path(module.__file__).name
     )
-    own = inspect.getsource(torch_internals)
-    names = [n for n in vars(torch_internals) if (not n.startswith("_") and f"\n{n}" in own) or f"\ndef {n}(" in own]
+    own = inspect.getsource(module)
+    names = [n for n in vars(module) if (not n.startswith("_") and f"\n{n}" in own) or f"\ndef {n}(" in own]
     unused = [n for n in names if n not in source and own.count(n) < 2]
     assert unused == []
 
@@ -422,9 +426,9 @@ def test_kernels_are_known_by_their_keys() -> None:
 
 
 def test_the_cache_of_compiled_code_can_be_switched() -> None:
-    before = torch_internals.use_compiled_code_on_disk(False)
-    assert torch_internals.use_compiled_code_on_disk(True) is False
-    assert torch_internals.use_compiled_code_on_disk(bool(before)) is True
+    before = compile_internals.use_compiled_code_on_disk(False)
+    assert compile_internals.use_compiled_code_on_disk(True) is False
+    assert compile_internals.use_compiled_code_on_disk(bool(before)) is True
 
 
 def test_put_pre_hook() -> None:

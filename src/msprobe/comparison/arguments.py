@@ -29,9 +29,14 @@ NAMES: dict[str, str] = {
     **{f"Functional.conv{n}d": _CONV for n in (1, 2, 3)},
     **{f"Functional.conv_transpose{n}d": _CONV_TRANSPOSE for n in (1, 2, 3)},
     "Functional.scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale enable_gqa",
+    "Functional.multi_head_attention_forward": "query key value embed_dim_to_check num_heads in_proj_weight in_proj_bias bias_k bias_v"
+    " add_zero_attn dropout_p out_proj_weight out_proj_bias training",
     "Functional.cross_entropy": "input target weight size_average ignore_index reduce reduction label_smoothing",
     "Functional.nll_loss": "input target weight size_average ignore_index reduce reduction",
-    "Functional.mse_loss": "input target size_average reduce reduction weight",
+    **{f"Functional.{name}": "input target size_average reduce reduction weight" for name in ("mse_loss", "l1_loss")},
+    "Functional.smooth_l1_loss": "input target size_average reduce reduction beta",
+    "Functional.kl_div": "input target size_average reduce reduction log_target",
+    "Functional.binary_cross_entropy": "input target weight size_average reduce reduction",
     "Functional.binary_cross_entropy_with_logits": "input target weight size_average reduce reduction pos_weight",
 }
 """Function as in the names of a dump -> its arguments in order."""

@@ -15,12 +15,18 @@ from msprobe.comparison.judging.words import explained
 from msprobe.comparison.mapping.composed import ComposedRow, statistics_of
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.outcome import Location
+from msprobe.comparison.random_calls import draws_random_numbers
 from msprobe.comparison.rows import Row
 
 _SHOWN_ROWS = 3
 _REORDERING = (
     "  statistics cannot see a reordering of the same values (a transposed weight, a permuted batch):"
     " if this operation is innocent, record both runs with summary_mode md5 or task tensor"
+)
+_RANDOM = (
+    "  it draws random numbers, and that alone explains the difference if the two runs drew others: by another seed, after more or fewer"
+    " draws (random_save lists what draws), or because a device or version of torch draws in another way;"
+    " seed_all(rm_dropout=True) takes dropout out of both runs"
 )
 
 
@@ -56,7 +62,11 @@ def block(difference: FirstDifference, location: Location, mode: Mode) -> Iterat
         yield Line(f"  ... and {len(difference.rows) - _SHOWN_ROWS} more values of this call differ")
     unexplained = difference.last_inner is None and difference.cause is None and not difference.by_dtype
     operation = difference.kind == "output" and not difference.within_rounding and unexplained
-    if mode == "statistics" and operation and difference.call.inputs is not Agreement.UNKNOWN:
+    if not operation:
+        return
+    if draws_random_numbers(difference.call.parts, (row for pair in difference.call.pair.rows for row in pair if row is not None)):
+        yield Line(_RANDOM)
+    elif mode == "statistics" and difference.call.inputs is not Agreement.UNKNOWN:
         yield Line(_REORDERING, "dim")
 
 

@@ -11,6 +11,7 @@ from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, Verdict
 from msprobe.comparison.judging.reference import Truth
+from msprobe.comparison.judging.weights import ALL_JUDGED, NotJudged
 from msprobe.comparison.unread import NOTHING, NotRecorded
 
 
@@ -35,6 +36,7 @@ class Compared:
         notes: what the reader should know, one sentence each.
         tensor_dirs: where target and golden dump keep their tensor files.
         not_recorded: values that neither side recorded.
+        not_judged: weights that are no casts of each other, and may have been trained apart.
     """
 
     pair: DumpPair
@@ -53,6 +55,7 @@ class Compared:
     truths: Sequence[Sequence[Truth]] | None = None
     tensor_dirs: tuple[Path, Path] | None = None
     not_recorded: NotRecorded = NOTHING
+    not_judged: NotJudged = ALL_JUDGED
     saved_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property

@@ -24,7 +24,7 @@ def conclusion(outcome: Outcome) -> Iterator[Line]:
         yield Line(BLIND, "dim")
     slight = next((report for report in outcome.reports if report.findings.first is not None), None)
     why = _why(outcome)
-    unseen = not_recorded(outcome)
+    unseen = not_recorded(outcome) + not_judged(outcome)
     rounded = slight is not None or not all(report.findings.exact for report in outcome.reports)
     if why:
         what = "Calls" if all(report.mode == "structure" for report in outcome.reports) else "Values"
@@ -81,6 +81,16 @@ def not_recorded(outcome: Outcome) -> list[str]:
     if not rows:
         return []
     return [f"{rows} {'value is' if rows == 1 else 'values are'} recorded on neither side (first: {found[0].example})"]
+
+
+def not_judged(outcome: Outcome) -> list[str]:
+    """One clause on the weights of which it cannot be told whether they are the same; nothing where there are none."""
+    found = [report.not_judged for report in outcome.reports if report.not_judged.weights]
+    if not found:
+        return []
+    some, all_of_them = sum(one.weights for one in found), sum(one.of for one in found)
+    weights = "weight was" if some == all_of_them == 1 else "weights were"
+    return [f"{some} of {all_of_them} {weights} not judged (first: {found[0].example}: no cast of the golden run's)"]
 
 
 def sole_call(report: PairReport) -> str:

@@ -40,7 +40,7 @@ def realigned(pairs: Sequence[CallPair]) -> tuple[list[CallPair], set[str]]:
         forward = forwards.get(forward_of(pair.name) or "") if target is not None and target.parts.direction == "backward" else None
         if forward is None or target is None or golden is None or _slots(target) == _slots(golden):
             continue
-        ours, theirs = _owners(forward.target, target), _owners(forward.golden, golden)
+        ours, theirs = owners_of(forward.target, target), owners_of(forward.golden, golden)
         if not (ours and theirs):
             ours, theirs = _by_shape(target), _by_shape(golden)
         if ours and theirs:
@@ -63,8 +63,8 @@ def _slots(call: Call) -> list[tuple[str, str]]:
     return [(row.key, row.shape) for row in _outputs(call)]
 
 
-def _owners(forward: Call | None, backward: Call) -> dict[str, str]:
-    """Key of a gradient -> key of the input it belongs to; {} where that is not certain.
+def owners_of(forward: Call | None, backward: Call) -> dict[str, str]:
+    """Key of a gradient -> `gradient of` and the key of the input it belongs to; {} where that is not certain.
 
     There is one place for each tensor of the inputs, positional ones first, that requires a gradient; each has the shape of its input.
     """

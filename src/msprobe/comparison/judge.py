@@ -14,6 +14,7 @@ from msprobe.comparison.gradient_slots import REASON as SHIFTED
 from msprobe.comparison.judging import absent, casts
 from msprobe.comparison.judging.accepted import are_integers, is_accepted
 from msprobe.comparison.judging.hints import hint
+from msprobe.comparison.judging.weights import NOT_JUDGED
 from msprobe.comparison.judging.words import explained
 from msprobe.comparison.match import RowPair
 from msprobe.comparison.measure import Agreement, Measure, is_fill, slight_of
@@ -238,6 +239,10 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
         return Verdict("error", (*errors, *reason)) if errors else Verdict("not compared", reason)
     ruled = bool(errors or warnings)  # by a rule of the existing tool: its text stands alone
     notes: list[str] = []
+    judged = measure.reason != NOT_JUDGED
+    if not judged and not errors:
+        word: Result = "not compared" if measure.agreement is Agreement.DIFFERENT else "warning"
+        return Verdict(word, (f"{word}: {NOT_JUDGED}.", *filter(None, (_size(measure), casts.said(ours, theirs)))))
     if measure.agreement is Agreement.DIFFERENT and not errors:
         message = _value_rule(ours, theirs, measure, context)
         if message == MEMORY:
@@ -252,7 +257,7 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
         warnings.append(FILL)
     cast = casts.said(ours, theirs) if measure.agreement is Agreement.DIFFERENT and _is_source(ours) else ""
     if DTYPE in errors:
-        if cast and (context.starts or not context.explained or ours.role == "parameters"):
+        if cast and judged and (context.starts or not context.explained or ours.role == "parameters"):
             errors.append(PARAMETER if ours.role == "parameters" else INPUT)
         notes = [_size(measure)]
     elif errors and measure.agreement is Agreement.DIFFERENT and SHAPE not in errors:

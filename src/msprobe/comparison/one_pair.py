@@ -23,8 +23,8 @@ from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.judge import Mode, all_pass, count, judge
 from msprobe.comparison.judging import reference
 from msprobe.comparison.judging.accepted import accept, accept_integers
-from msprobe.comparison.judging.casts import hold_to_casts
 from msprobe.comparison.judging.weighing import weigh
+from msprobe.comparison.judging.weights import Weights, hold_to_casts
 from msprobe.comparison.kinds import Held, choose
 from msprobe.comparison.locations import location, unmatched_frame
 from msprobe.comparison.mapping.composed import ComposingMeasurer
@@ -40,6 +40,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.surroundings import differing
 from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
 from msprobe.comparison.unread import unread_of, without_unread
@@ -98,7 +99,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         )
     calls = target.calls, golden.calls
     mode, unlike = choose(Held(pair.target, target.task, target.calls), Held(pair.golden, golden.task, golden.calls))
-    notes: list[str] = [*advice(*calls), *([unlike] if unlike else [])]
+    notes: list[str] = [*advice(*calls), *differing(pair.target, pair.golden), *([unlike] if unlike else [])]
     if options.tensors.prepare is not None:
         from msprobe.comparison.mapping.preparing import prepared
 
@@ -118,10 +119,12 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
     around = Around(parents, lambda: stacks or {}), Around(golden_parents, golden_stack)
     paired = pair_up(pair, options, calls, around, (target.tensor_dir, golden.tensor_dir))
     if two_frameworks:
+        from msprobe.comparison.frameworks.gradients import of_the_same_inputs
         from msprobe.comparison.frameworks.pairs import comparable_values
         from msprobe.comparison.frameworks.shapes import same_shapes
 
-        same, reshaped = same_shapes(comparable_values(paired.calls, notes), (target.tensor_dir, golden.tensor_dir), notes)
+        values = comparable_values(of_the_same_inputs(paired.calls), notes)
+        same, reshaped = same_shapes(values, (target.tensor_dir, golden.tensor_dir), notes)
         paired = paired._replace(calls=same, composed=paired.composed or reshaped)
     if not any(ours is not None and theirs is not None for call in paired.calls for ours, theirs in call.rows):
         why = nested_otherwise(paired.calls) or _first_names(calls)
@@ -137,8 +140,10 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         measured = accept(measured, mode)
     if two_frameworks:
         measured = accept_integers(measured, mode)
+    weights = Weights()
     if mode != "md5":
-        measured = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents)
+        measured, weights = hold_to_casts(weigh(measured, sampled=mode == "statistics"), parents, options.accept_dtype)
+        notes += weights.said(options.accept_dtype)
     if target.level != golden.level:
         notes.append(
             f"the target was recorded at level {target.level}, the golden run at {golden.level}: calls of one level only have no partner"
@@ -169,6 +174,7 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         tensor_dirs=(target.tensor_dir, golden.tensor_dir),
         saved_at=saved_lines(pair.target),
         not_recorded=not_recorded,
+        not_judged=weights.not_judged,
     )
 
 
@@ -226,7 +232,15 @@ def _measured(pairs: Sequence[CallPair], side: _Side, truth: _Side) -> list[Meas
 def _against(side: _Side, truth: _Side, around: tuple[Around, Around]) -> list[MeasuredCall]:
     mode: Mode = "tensor" if side.task == truth.task == "tensor" else "statistics"
     measurer = _measurer(mode, side, truth)
-    pairs, shifted = gradient_slots.realigned(align(side.calls, truth.calls, around).pairs)
+    calls: tuple[list[Call], list[Call]] = (side.calls, truth.calls)
+    two_frameworks = (side.framework == MINDSPORE) != (truth.framework == MINDSPORE)
+    if two_frameworks:
+        calls = _as_in_pytorch(calls, (side, truth), [], joins=True)
+    pairs, shifted = gradient_slots.realigned(align(*calls, around).pairs)
+    if two_frameworks:
+        from msprobe.comparison.frameworks.gradients import of_the_same_inputs
+
+        pairs = of_the_same_inputs(pairs)
     measured = measure_calls(pairs, measurer, shifted, gradient_slots.not_measured(measurer.columns, "N/A"))
     return weigh(measured, sampled=mode == "statistics")
 
@@ -270,6 +284,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         trace(compared, order),
         reference.tally(measured, compared.truths, findings.first) if compared.truths is not None else None,
         not_recorded=compared.not_recorded,
+        not_judged=compared.not_judged,
     )
 
 

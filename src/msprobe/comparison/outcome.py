@@ -11,6 +11,7 @@ from msprobe.comparison.first_difference import Findings
 from msprobe.comparison.inputs import DumpPair, Plan
 from msprobe.comparison.judge import Mode, Result
 from msprobe.comparison.judging.reference import Tally
+from msprobe.comparison.judging.weights import ALL_JUDGED, NotJudged
 from msprobe.comparison.previous_step import Gradients
 from msprobe.comparison.propagation import Propagation
 from msprobe.comparison.reasons import Reason
@@ -68,6 +69,7 @@ class PairReport:
         propagation: what lies around the first difference of a value, and what becomes of it; None when there is none.
         truth: what the reference says, None without `--reference`.
         not_recorded: values that neither side recorded.
+        not_judged: weights that are no casts of each other, and may have been trained apart.
     """
 
     pair: DumpPair
@@ -94,6 +96,7 @@ class PairReport:
     jsonl: Path | None = None
     page: Page | None = None
     not_recorded: NotRecorded = NOTHING
+    not_judged: NotJudged = ALL_JUDGED
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from msprobe.comparison.calls import Measured, MeasuredCall, dtypes_differ, requ
 from msprobe.comparison.judge import DTYPE, SCALAR, Verdict, all_pass
 from msprobe.comparison.judging.absent import stands_alone
 from msprobe.comparison.judging.accepted import is_accepted
+from msprobe.comparison.judging.weights import NOT_JUDGED
 from msprobe.comparison.measure import CONTRADICTION
 
 ONLY_DTYPE = "if that is meant, --accept-dtype (accept_dtype=True) makes it no error"
@@ -33,6 +34,7 @@ _WORDS = {
     "requires_grad": ("row differs in requires_grad", "rows differ in requires_grad"),
     "file": ("tensor file could not be read", "tensor files could not be read"),
     "contradiction": ("record contradicts its tensor file", "records contradict their tensor files"),
+    "weight": ("row holds a weight that was not judged", "rows hold weights that were not judged"),
     "lost": ("recorded value could not be compared", "recorded values could not be compared"),
     "side": ("row stands on one side only", "rows stand on one side only"),
     "error": ("other row is an error", "other rows are errors"),
@@ -66,6 +68,8 @@ def _classify(call: MeasuredCall, row: Measured, verdict: Verdict) -> tuple[str,
         return "side", f", None in the {'golden dump' if ours.kind == 'tensor' else 'target'}"
     if row.measure is not None and row.measure.reason.startswith(CONTRADICTION):
         return "contradiction", f": {row.measure.reason.removeprefix(CONTRADICTION)}"
+    if row.measure is not None and row.measure.lost and row.measure.reason == NOT_JUDGED:
+        return "weight", ""
     if row.measure is not None and row.measure.lost:
         return "file" if ours.data_name and theirs.data_name else "lost", f": {row.measure.reason}"
     if is_accepted(ours, theirs):

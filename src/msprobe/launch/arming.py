@@ -140,7 +140,7 @@ class Armed:
     def _follow_compiled(self, _done: bool) -> None:
         """torch.compile was used: from now on calls of compiled functions are seen, too."""
         try:
-            from msprobe.pytorch.torch_internals import stance_reader
+            from msprobe.pytorch.compile_internals import stance_reader
 
             function = stance_reader()
             if function is not None and not self._done:  # as a decorator with arguments it has not loaded dynamo yet, and is called again
@@ -158,7 +158,7 @@ class Armed:
             return
         try:
             from msprobe.launch.compiled import models_of_call
-            from msprobe.pytorch.torch_internals import compiled_call, is_below_compiled_call
+            from msprobe.pytorch.compile_internals import compiled_call, is_below_compiled_call
 
             frame = sys._getframe(2)
             call = compiled_call(frame)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from msprobe.pytorch.torch_internals import unwrap_compiled
+from msprobe.pytorch.compile_internals import unwrap_compiled
 
 
 def _live_modules() -> list[torch.nn.Module]:

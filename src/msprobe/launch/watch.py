@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,19 +12,16 @@ import torch
 from msprobe.contain import let_through
 from msprobe.errors import MsprobeException
 from msprobe.format import isolation
-from msprobe.launch.models import Family, Roots, name_of, parameters_of
+from msprobe.launch.known_models import TOLD, KnownModels
+from msprobe.launch.models import name_of, parameters_of
 from msprobe.launch.orders import processes, tell
 from msprobe.log import logger
-from msprobe.pytorch import debugger, torch_internals
+from msprobe.pytorch import compile_internals, debugger, torch_internals
 from msprobe.pytorch.debugger import PrecisionDebugger
 from msprobe.pytorch.session import Session, contained
 
 if TYPE_CHECKING:
     from msprobe.launch.arming import Armed
-
-_LOOKS = 50
-"""So many times at most all modules of the process are looked at; each time costs some ten milliseconds."""
-_TOLD = 200
 
 EVALUATION = "in evaluation mode without gradients, between two training steps"
 UNTRAINED = "no optimizer trains it; --models all takes it, too"
@@ -59,17 +55,12 @@ class Watch:
         """The module whose call began the running step, where a script calls a model by its parts."""
         self._within_compiled = False
         """The running step is an inference, and began with a compiled function."""
-        self._roots = Roots()
-        self._family_groups = -1
-        self._looks = 0
-        self._models: list[weakref.ref[torch.nn.Module]] = []
-        self._joining: list[weakref.ref[torch.nn.Module]] = []
+        self._models = KnownModels(armed)
         self._named: tuple[str, ...] = ()
         self._training = False
         self._ended = False
         self.taken: dict[str, list[int]] = {}
         """Models of a step, as told -> first and last step with them."""
-        self.left_out: Counter[tuple[str, str]] = Counter()
         self.directories: list[str] = []
         self.steps: list[int] = []
         self.incomplete: list[int] = []
@@ -93,18 +84,18 @@ class Watch:
             return
         everything = self._orders.models == "all"
         if not everything and next(iter(module.parameters()), None) is None:
-            if len(self._armed.plain) < _TOLD:
+            if len(self._armed.plain) < TOLD:
                 self._armed.plain[type(module).__name__] += 1
             return
         if self._within_compiled:
-            self._within_compiled = torch_internals.is_below_compiled_call(sys._getframe())
+            self._within_compiled = compile_internals.is_below_compiled_call(sys._getframe())
             if self._within_compiled:
                 return  # the step began with the compiled function, which runs eagerly now
-        root = self._root(module)
+        root = self._models.root_of(module)
         if self._is_training():
             self._in_training(module, root)
         elif self._orders.step_on == "optimizer":
-            self._leave_out(root, WAITING)
+            self._models.leave_out(root, WAITING)
         else:
             self._in_forwards(module, root)
 
@@ -116,11 +107,11 @@ class Watch:
         if self._ended or (inner and self._within_compiled):
             return
         self._within_compiled = False
-        known = self._known_models()
+        known = self._models.known()
         if not known and self._is_training():
-            self._root(models[0])
-            known = self._known_models()
-        chosen = next((module for module in models if any(self._root(module) is one for one in known)), models[0])
+            self._models.root_of(models[0])
+            known = self._models.known()
+        chosen = next((module for module in models if any(self._models.root_of(module) is one for one in known)), models[0])
         self.begins(chosen)
         self._within_compiled = self._open == "forward"
 
@@ -128,7 +119,7 @@ class Watch:
         if self._orders.step_on == "forward":
             return False
         if not self._training:
-            self._training = any(any(True for _ in parameters_of(optimizer)) for optimizer in self._optimizers())
+            self._training = any(any(True for _ in parameters_of(optimizer)) for optimizer in self._models.optimizers())
         return self._training
 
     def _in_training(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
@@ -136,22 +127,22 @@ class Watch:
             self._end()
             if self._ended:
                 return
-        models = self._known_models()
+        models = self._models.known()
         known = any(root is model for model in models)
         if self._open is not None:
             if not known and self._orders.models == "all":
-                self._join(root)
+                self._models.join(root, LATE)
             elif not known:
-                self._leave_out(root, UNTRAINED)
+                self._models.leave_out(root, UNTRAINED)
             return
         if models and not known and self._orders.models == "auto":
-            self._leave_out(root, UNTRAINED)
+            self._models.leave_out(root, UNTRAINED)
         elif not torch.is_grad_enabled() and not module.training:
-            self._leave_out(root, EVALUATION)
+            self._models.leave_out(root, EVALUATION)
         else:
             if not known:
-                self._add(root)
-            self._begin("training", self._known_models())
+                self._models.add(root)
+            self._begin("training", self._models.known())
 
     def _is_over(self) -> bool:
         return self.optimizer_steps - self._began_at + self.stepped >= self._orders.optimizer_steps
@@ -159,7 +150,7 @@ class Watch:
     def _in_forwards(self, module: torch.nn.Module, root: torch.nn.Module) -> None:
         if self._open is not None and self._part is not None and module is not root:
             part = self._part()
-            if part is not module and part is not None and self._roots.get(part) is root:
+            if part is not module and part is not None and self._models.known_root(part) is root:
                 return  # another part of the same model: `decode` after `encode`, or model.forward() called by name
         if self._open is not None and self._calls >= self._orders.forwards:
             self._end()
@@ -170,64 +161,20 @@ class Watch:
         if self._orders.forwards == 1:
             self._begin("forward", [root])
             return
-        known = any(root is model for model in self._known_models())
+        known = any(root is model for model in self._models.known())
         if self._open is None:
             if not known:
-                self._add(root)
-            self._begin("forward", self._known_models())
+                self._models.add(root)
+            self._begin("forward", self._models.known())
         elif not known:
-            self._join(root)
-
-    # --- models ---------------------------------------------------------------------------------------------------------------------
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        return [optimizer for known in self._armed.optimizers if (optimizer := known()) is not None]
-
-    def _root(self, module: torch.nn.Module) -> torch.nn.Module:
-        """The model that a module belongs to; looks at the process anew where a module or an optimizer is new."""
-        root = self._roots.get(module)
-        if root is not None and self._family_groups == self._armed.groups:
-            return root
-        self._looks += 1
-        if self._looks > _LOOKS:
-            return root or module
-        family = Family()
-        root = family.root_of(module)
-        self._roots.keep(module, root)
-        self._family_groups = self._armed.groups
-        optimizers = self._optimizers()
-        for optimizer in optimizers:
-            self._armed.watch_step(type(optimizer))
-        if self._orders.step_on != "forward" or self._orders.forwards > 1:
-            trained = family.trained(optimizers, root)
-            if trained:
-                keeps = self._orders.models == "all" or self._orders.step_on == "forward"
-                others = [model for model in self._known_models() if keeps and all(model is not one for one in trained)]
-                self._models = list(map(weakref.ref, [*trained, *others]))
-        return root
-
-    def _known_models(self) -> list[torch.nn.Module]:
-        """In the order of their names; those that nobody holds any more are gone."""
-        return [model for known in self._models if (model := known()) is not None]
-
-    def _add(self, root: torch.nn.Module) -> None:
-        self._models.append(weakref.ref(root))
-
-    def _join(self, root: torch.nn.Module) -> None:
-        if all(known() is not root for known in self._joining):
-            self._joining.append(weakref.ref(root))
-        self._leave_out(root, LATE)
-
-    def _leave_out(self, root: torch.nn.Module, why: str) -> None:
-        key = name_of(root), why
-        if key in self.left_out or len(self.left_out) < _TOLD:
-            self.left_out[key] += 1
+            self._models.join(root, LATE)
 
     # --- steps ----------------------------------------------------------------------------------------------------------------------
     def _begin(self, kind: str, models: list[torch.nn.Module]) -> None:
         session = self._session
         if session is None:
             return
-        optimizers = self._optimizers()
+        optimizers = self._models.optimizers()
         self._optimizers_seen = max(self._optimizers_seen, len(optimizers))
         for optimizer in optimizers:
             self._armed.watch_step(type(optimizer))  # torch.compile takes torch's own hooks off
@@ -273,10 +220,7 @@ class Watch:
             return
         self._open, self._calls = None, 0
         self._close(session)
-        for joining in self._joining:
-            if joining() is not None:
-                self._models.append(joining)
-        self._joining.clear()
+        self._models.joined()
         config = session.config
         last = bool(config.step) and session.number > max(config.step)
         if (last or (session.earlier is not None and session.earlier.ended)) and not session.live.watched:
@@ -331,7 +275,7 @@ class Watch:
             "step_on": "optimizer" if self._training else "forward",
             "optimizer_steps": self._orders.optimizer_steps,
             "forwards": self._orders.forwards if self._orders.step_on == "forward" else 0,
-            "left_out": [[name, calls, why] for (name, why), calls in self.left_out.items()],
+            "left_out": [[name, calls, why] for (name, why), calls in self._models.left_out.items()],
             "plain": dict(self._armed.plain),
             "roots": self.directories or [session.root],
             "why_nothing": session.why_nothing,
@@ -422,4 +366,4 @@ class Watch:
 
 def _is_no_call(module: torch.nn.Module) -> bool:
     """Whether this is checkpointed code that runs again in a backward pass, a copy that DataParallel made, or torch.fx tracing."""
-    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or torch_internals.is_traced()
+    return torch_internals.graph_task() != -1 or getattr(module, "_is_replica", False) or compile_internals.is_traced()

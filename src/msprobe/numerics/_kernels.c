@@ -54,6 +54,8 @@ static PyObject *none(void)
     return Py_None;
 }
 
+#include "csrc/memory.h"
+
 static PyObject *run_summary(SummaryJob *job)
 {
     int code = job->source.code;
@@ -96,40 +98,6 @@ static PyObject *summarize(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return run_summary(&job);
 }
 
-static PyObject *strided_summary(void *address, long code, PyObject *shape, PyObject *strides)
-{
-    Py_ssize_t ndim = PyTuple_Size(shape);
-    if (ndim < 0) return NULL;
-    Py_ssize_t nstrides = PyTuple_Size(strides);
-    if (nstrides < 0) return NULL;
-    if (ndim != nstrides) {
-        PyErr_Format(PyExc_ValueError, "shape has %zd dimensions and strides has %zd", ndim, nstrides);
-        return NULL;
-    }
-    SummaryJob job;
-    source_contiguous(&job.source, address, (int)code, 1);
-    job.source.ndim = 0;
-    double total = 1;
-    for (Py_ssize_t k = 0; k < ndim; k++) total *= PyLong_AsDouble(PyTuple_GetItem(shape, k));
-    if (PyErr_Occurred()) return NULL;
-    for (Py_ssize_t k = 0; k < ndim; k++) {
-        long long size = PyLong_AsLongLong(PyTuple_GetItem(shape, k));
-        long long stride = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
-        if (size < 0 || stride < 0) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "dimension %zd has size %lld and stride %lld; neither may be negative", k, size, stride);
-            return NULL;
-        }
-        if (!source_add_dim(&job.source, size, stride, total > WALK_UP_TO)) {
-            PyErr_SetString(PyExc_ValueError, "more than 64 dimensions");
-            return NULL;
-        }
-    }
-    if (job.source.repeat == 0) job.source.numel = 0; /* an empty dimension with stride 0 */
-    source_merge(&job.source);
-    return run_summary(&job);
-}
-
 PyDoc_STRVAR(summarize_strided_doc, "summarize_strided(address, code, shape, strides, /)\n--\n\n"
 "(Max, Min, Mean, Norm) of a view; strides count elements and are not negative.");
 
@@ -141,7 +109,9 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
     if (!address && PyErr_Occurred()) return NULL;
     long code = PyLong_AsLong(args[1]);
     if (!check_code(code)) return NULL;
-    return strided_summary(address, code, args[2], args[3]);
+    Memory memory;
+    if (!memory_of_tuples(&memory, address, args[2], args[3])) return NULL;
+    return memory_summary(&memory, (int)code);
 }
 
 #include "csrc/describe.h"
@@ -269,7 +239,7 @@ static int exec_module(PyObject *module)
     path = found[0];
     fill_fp8_tables();
     pool_init();
-    return describe_init() && checksum_init() ? 0 : -1;
+    return memory_init() && describe_init() && checksum_init() ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

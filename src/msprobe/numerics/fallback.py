@@ -49,8 +49,9 @@ def summarize_strided(address: int, code: int, shape: tuple[int, ...], strides: 
     if len(shape) != len(strides):
         raise ValueError(f"shape has {len(shape)} dimensions and strides has {len(strides)}")
     for k, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-        if size < 0 or stride < 0:
-            raise ValueError(f"dimension {k} has size {size} and stride {stride}; neither may be negative")
+        for what, number in (("size", size), ("stride", stride)):
+            if number < 0:
+                raise ValueError(f"dimension {k} has {what} {number}; it may not be negative")
     if 0 in shape:
         return EMPTY
     extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

@@ -10,11 +10,11 @@ from typing import Any
 from msprobe.format import isolation, trial
 from msprobe.log import logger
 from msprobe.pytorch import custom_api
+from msprobe.pytorch.compile_internals import while_tracing
 from msprobe.pytorch.live_config import LiveConfig
 from msprobe.pytorch.recording_context import Recording
 from msprobe.pytorch.session import Model, Session, contained
 from msprobe.pytorch.torch_internals import is_compiling as _is_compiling
-from msprobe.pytorch.torch_internals import while_tracing
 from msprobe.recording.debugger import BaseDebugger
 
 

@@ -1,4 +1,4 @@
-"""Every private name of torch that msprobe touches, and nothing else.
+"""Every private name of torch that msprobe touches, and nothing else; those of torch.compile and torch.fx are in compile_internals.py.
 
 One place to look when a new torch version comes out; `tests/pytorch/test_torch_internals.py` holds each name against the installed one.
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -177,6 +177,14 @@ def makes_view(node: Any) -> bool:
 PythonNode: type = torch.autograd.function.BackwardCFunction
 """Graph nodes of user-written `torch.autograd.Function`s are instances of it."""
 
+PYTHON_NODE_CODES = frozenset(
+    function.__code__ for function in (getattr(PythonNode, name, None) for name in ("apply", "apply_boxed")) if function is not None
+)
+"""Code objects by which the engine runs the backward of a user-written Function; `apply_boxed` from torch 2.14 on."""
+
+CHECKPOINTING = ("checkpoint", "_checkpoint_impl")
+"""Names of the functions that run checkpointed code for the first time; its piece stands in `gen`. The second from torch 2.14 on."""
+
 run_backward: Callable[..., Any] = _graph._engine_run_backward
 
 
@@ -297,107 +305,8 @@ def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-# --- torch.compile --------------------------------------------------------------------------------------------------------------------
+# --- torch.compile: see compile_internals.py ------------------------------------------------------------------------------------------
 is_compiling: Callable[[], bool] = torch.compiler.is_compiling
-
-
-def is_traced() -> bool:
-    """Whether a call of a module is none, but torch.fx finding out what it does."""
-    return bool(getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False))
-
-
-def force_eager() -> Callable[[], None] | None:
-    """Let compiled code run eagerly from now on; gives the function that restores the stance there was, None if dynamo is not loaded.
-
-    Importing dynamo costs over a second, so it is touched only where the user's code did.
-    """
-    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
-    if eval_frame is None:
-        return None
-    before = eval_frame._stance
-    eval_frame._set_stance(_eager_but_for_export(eval_frame))
-
-    def restore() -> None:
-        eval_frame._set_stance(before)
-
-    return restore
-
-
-def _eager_but_for_export(eval_frame: Any) -> Any:
-    """The stance `force_eager`, except that what exports still traces: in torch 2.6, `torch.export.export` fails under that stance."""
-
-    class EagerButForExport(eval_frame.DynamoStance):
-        @property
-        def stance(self) -> str:
-            asked_for = sys._getframe(1).f_locals.get("callback")  # torch asks with the callback that is about to trace
-            while asked_for is not None:
-                if getattr(asked_for, "_export", False):
-                    return "default"
-                inner = getattr(asked_for, "_torchdynamo_orig_callable", None)  # its name in torch 2.6
-                asked_for = inner if inner is not None else getattr(asked_for, "_torchdynamo_orig_backend", None)
-            return "force_eager"
-
-        @stance.setter
-        def stance(self, _: str) -> None:
-            pass  # the constructor sets it
-
-    return EagerButForExport("force_eager")
-
-
-def compiling_is_loaded() -> bool:
-    """Whether `torch.compile` was used in this process, or dynamo imported."""
-    return "torch._dynamo.eval_frame" in sys.modules
-
-
-_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6; so are called those of torch.compiler.disable, which hold no callback
-
-
-def stance_reader() -> FunctionType | None:
-    """The function that every call of a compiled function asks whether to run compiled; None where dynamo is not loaded."""
-    found = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_callback_from_stance", None)
-    return found if isinstance(found, FunctionType) else None
-
-
-def compiled_call(frame: FrameType | None) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
-    """Function and arguments, if this is the frame of a compiled function's call."""
-    if frame is None or frame.f_globals.get("__name__") != "torch._dynamo.eval_frame" or frame.f_code.co_name not in _COMPILED:
-        return None
-    if "callback" not in frame.f_code.co_freevars:
-        return None
-    own = frame.f_locals
-    function, args, kwargs = own.get("fn"), own.get("args"), own.get("kwargs")
-    return (function, args, kwargs) if callable(function) and isinstance(args, tuple) and isinstance(kwargs, dict) else None
-
-
-def is_below_compiled_call(frame: FrameType | None) -> bool:
-    """Whether a compiled function's call stands above this frame."""
-    while frame is not None:
-        if compiled_call(frame) is not None:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def while_tracing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` is called while `torch.compile` traces a call of it, and its result is a constant of the compiled code.
-
-    What `torch.compiler.assume_constant_result` does, without importing dynamo.
-    """
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether `torch.compile` stands behind this module's call."""
-    return module.__dict__.get("_compiled_call_impl") is not None or unwrap_compiled(module) is not module
-
-
-def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that `torch.compile` wrapped, or the module itself."""
-    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
-    if eval_frame is not None and isinstance(module, eval_frame.OptimizedModule):
-        return module._orig_mod
-    return module
 
 
 # --- operators and their kernels ------------------------------------------------------------------------------------------------------
@@ -419,13 +328,3 @@ def script_like(original: Any, stand_in: Any) -> None:
     operator = torch.jit._builtins._find_builtin(original)
     if operator is not None:
         torch.jit._builtins._register_builtin(stand_in, operator)
-
-
-def use_compiled_code_on_disk(use: bool) -> bool | None:
-    """Switch AOTAutograd's cache on disk on or off; gives what it was, None where this torch has none."""
-    from torch._functorch import config
-
-    before: bool | None = getattr(config, "enable_autograd_cache", None)
-    if before is not None:
-        config.enable_autograd_cache = use
-    return before

@@ -94,7 +94,27 @@ def test_two_calls_are_compared_with_one(turned: bool, tmp_path: Path, capsys: p
         ("Functional.linear.0.backward.output.2", "Primitive.bias_add.BiasAdd.0.backward.output.1"),
     }
     assert {row["Result"] for row in ran.rows} == {"pass"}
-    assert "2 pairs of calls such as Primitive.matmul.MatMul.0.forward and Primitive.bias_add.BiasAdd.0.forward" in ran.out
+    note = "pairs of calls such as Primitive.matmul.MatMul.0.forward and Primitive.bias_add.BiasAdd.0.forward are compared with the one"
+    assert f"{note} call that PyTorch makes of both: 2" in ran.out
+
+
+def test_what_is_not_a_number_is_joined_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = json.loads(json.dumps(of_mindspore()))
+    for record in (ours["Primitive.matmul.MatMul.0.forward"]["output"][0], ours["Primitive.bias_add.BiasAdd.0.forward"]["input_args"][0]):
+        record.update(dict.fromkeys(("Max", "Min", "Mean", "Norm"), "NaN"))
+    ours["Primitive.bias_add.BiasAdd.0.forward"]["output"][0].update(dict.fromkeys(("Max", "Min", "Mean", "Norm"), "NaN"))
+    ran = compare(tmp_path, ours, of_pytorch(), capsys)
+    assert ran.code == 1 and "Primitive.bias_add.BiasAdd.0.forward (inputs equal, output differs)" in ran.out
+
+
+def test_a_reference_of_the_other_framework(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is paired in the same way: what is compared with the golden run is compared with the truth."""
+    ours, theirs = {**of_mindspore(), **gradients_of_mindspore()}, {**of_pytorch(), **GRADIENTS}
+    truth = write_dump(tmp_path / "truth", theirs, level="L1")
+    ran = compare(tmp_path, ours, theirs, capsys, "--reference", str(truth))
+    assert ran.code == 0 and "against the reference: 8 rows: both are within rounding of the truth\n" in ran.out, ran.out
+    ran = compare(tmp_path / "off", of_mindspore(off={"weight": 0.5}), of_pytorch(), capsys, "--reference", str(truth))
+    assert "1 row: target is farther from the truth than golden" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -238,3 +258,50 @@ def test_normalisations_take_their_arguments_in_another_order(tmp_path: Path, ca
     ours["Primitive.bn_train.BatchNorm.0.forward"]["input_args"][2] = ms(3.5, (2,))
     ran = compare(tmp_path / "off", ours, theirs, capsys)
     assert ran.code == 1 and "`bias` of the first call, `bn_train.BatchNorm`" in ran.out
+
+
+def test_losses_take_their_arguments_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index, mean = {"type": "int", "value": -100}, {"type": "str", "value": "mean"}
+    x, labels, weight = (4, 3), (4,), (3,)
+    ours: Json = {
+        "Functional.cross_entropy.0.forward": api([ms(1.0, x), ms(2.0, labels), ms(3.0, weight), index, mean], [ms(5.0, ())]),
+        "Functional.smooth_l1_loss.0.forward": api([ms(1.0, x), ms(2.0, x), {"type": "float", "value": 0.5}, mean], [ms(6.0, ())]),
+    }
+    theirs: Json = {
+        "Functional.cross_entropy.0.forward": api(
+            [tensor(1.0, shape=x), tensor(2.0, shape=labels), tensor(3.0, shape=weight)],
+            [tensor(5.0, shape=())],
+            ignore_index=index,
+            reduction={"type": "str", "value": "sum"},
+        ),
+        "Functional.smooth_l1_loss.0.forward": api(
+            [tensor(1.0, shape=x), tensor(2.0, shape=x)], [tensor(6.0, shape=())], reduction=mean, beta={"type": "float", "value": 0.5}
+        ),
+    }
+    ran = compare(tmp_path, ours, theirs, capsys)
+    assert [(row["NPU Name"], row["Bench Name"]) for row in ran.rows if row["Result"] != "pass"] == [
+        ("Functional.cross_entropy.0.forward.input.4", "Functional.cross_entropy.0.forward.input.reduction")
+    ]
+    assert len(ran.rows) == 6 + 5 and "`reduction`" in ran.out
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_the_same_inputs(turned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing asks for the gradient of the first: MindSpore has null in its place, PyTorch has no place for it."""
+    shape = (2, 3)
+    first, second = tensor(1.0), tensor(2.0, requires_grad=True)
+    ours: Json = {
+        "Tensor.__add__.0.forward": api([ms(1.0, shape), ms(2.0, shape)], [ms(3.0, shape)]),
+        "Tensor.__add__.0.backward": backward([ms(4.0, shape)], [None, ms(5.0, shape)]),
+    }
+    theirs: Json = {
+        "Tensor.__add__.0.forward": api([first, second], [tensor(3.0, requires_grad=True)]),
+        "Tensor.__add__.0.backward": backward([tensor(4.0)], [tensor(5.0)]),
+    }
+    ran = compare(tmp_path, ours, theirs, capsys, turned=turned)
+    assert ran.code == 0, ran.out
+    names = {row["NPU Name"]: row["Bench Name"] for row in ran.rows}
+    wanted = ("Tensor.__add__.0.backward.output.1", "Tensor.__add__.0.backward.output.0")
+    assert names[wanted[turned]] == wanted[not turned]
+    theirs["Tensor.__add__.0.backward"] = backward([tensor(4.0)], [tensor(5.5)])
+    assert compare(tmp_path / "off", ours, theirs, capsys, turned=turned).code == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comparison.dumps import statistics
-from msprobe.comparison.judging.casts import _is_rounded, _to_bfloat16, moved, said
+from msprobe.comparison.judging.casts import _to_bfloat16, is_rounded, moved, said
 from msprobe.comparison.rows import Row, calls_of
 
 DTYPES = {"float16": np.float16, "float32": np.float32}
@@ -40,7 +40,7 @@ def test_a_cast_never_moves_more(numbers: list[float], dtype: str) -> None:
     fine = cast(numbers, "float32")
     target, golden = row(cast(fine, dtype), dtype), row(fine, "float32")
     assert moved(target, golden) is None and moved(golden, target) is None
-    assert _is_rounded(target, golden) and _is_rounded(golden, target)
+    assert is_rounded(target, golden) and is_rounded(golden, target)
 
 
 @settings(max_examples=100, deadline=None)
@@ -91,3 +91,7 @@ def test_other_kinds_of_numbers_are_no_casts(pair: tuple[str, str]) -> None:
 def test_bfloat16_as_torch_rounds(value: float) -> None:
     torch = pytest.importorskip("torch")
     assert _to_bfloat16(value) == torch.tensor(value, dtype=torch.float64).bfloat16().double().item()
+
+
+def test_two_narrow_dtypes_do_not_tell() -> None:
+    assert is_rounded(row([1.0], "bfloat16"), row([1.0], "float16")) is None

@@ -8,7 +8,7 @@ import pytest
 
 from msprobe.comparison.names import parse
 from msprobe.comparison.repeated.runs import compare_runs
-from msprobe.comparison.repeated.table import LISTED, draws_random_numbers, listed
+from msprobe.comparison.repeated.table import LISTED, listed
 from msprobe.comparison.repeated.words import describe
 
 from ..dumps import api, tensor, write_dump
@@ -38,13 +38,6 @@ def test_listed(name: str, raises: bool) -> None:
 )
 def test_not_listed(name: str) -> None:
     assert listed(parse(name)) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "random"), [("Torch.randn.0.forward", True), ("Tensor.uniform_.0.forward", True), ("Functional.dropout.0.backward", False)]
-)
-def test_random(name: str, random: bool) -> None:
-    assert draws_random_numbers(parse(name)) is random
 
 
 def test_every_operation_stands_in_torchs_documentation() -> None:

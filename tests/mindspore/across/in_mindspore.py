@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mindspore as ms
 import numpy as np
-from across.weights import CASES, RATE, STEPS, TARGET, TOKENS, WEIGHTS
+from across.weights import ATTENTION, ATTENTION_CASES, CASES, RATE, STEPS, TARGET, TOKENS, WEIGHTS, WORDS
 from mindspore import Tensor, nn, ops
 
 from msprobe.mindspore import PrecisionDebugger
@@ -35,10 +35,14 @@ class Net(nn.Cell):
         return self.head(ops.tanh(h))
 
 
-def train(name, level, task, factor):
+def begun(name, level, task):
     PrecisionDebugger._instance = PrecisionDebugger._session = None
     Path(f"{name}.json").write_text(json.dumps({"task": task, "level": level, "dump_path": f"ms_{name}", task: {}}))
-    debugger = PrecisionDebugger(f"{name}.json")
+    return PrecisionDebugger(f"{name}.json")
+
+
+def train(name, level, task, factor):
+    debugger = begun(name, level, task)
     net = Net(factor)
     net.set_train()
     for path, cell in net.cells_and_names():
@@ -56,6 +60,30 @@ def train(name, level, task, factor):
         optimizer(gradients)
 
 
+class Attention(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Dense(16, 16) for _ in range(4))
+
+    def construct(self, x):
+        q, k, v = (ops.transpose(ops.reshape(layer(x), (4, 5, 2, 8)), (0, 2, 1, 3)) for layer in (self.q, self.k, self.v))
+        scores = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / 2.0, -1)
+        return x + self.o(ops.reshape(ops.transpose(ops.matmul(scores, v), (0, 2, 1, 3)), (4, 5, 16)))
+
+
+def attend(name, level, task):
+    debugger = begun(name, level, task)
+    net = Attention()
+    for parameter in net.get_parameters():
+        parameter.set_data(Tensor(ATTENTION[parameter.name]))
+    debugger.start(net)
+    ms.value_and_grad(lambda x: ops.square(net(x)).sum(), None, net.trainable_params())(Tensor(WORDS))
+    debugger.stop()
+    debugger.step()
+
+
 for name, case in CASES.items():
     train(name, *case)
+for name, case in ATTENTION_CASES.items():
+    attend(name, *case)
 Path(sys.argv[1]).write_text(json.dumps(sorted(CASES)))

@@ -79,6 +79,15 @@ def test_level_l1_alone(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "argument input.1 of Tensor.__mul__.0.forward differs" in text
 
 
+@pytest.mark.parametrize("name", ["attention", "attention_mix"])
+def test_attention(name: str, dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Square weights, three dimensions, and an input that nothing asks a gradient of."""
+    code, text, results = compared(dumps, name, capsys)
+    assert code == 0, text
+    assert set(results) == {"pass"} and results["pass"] >= 60, text
+    assert ("makes of both: 4" in text) is (name == "attention")
+
+
 def test_the_calls_alone(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text, results = compared(dumps, "structure", capsys)
     assert code == 0, text

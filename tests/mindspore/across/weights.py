@@ -26,6 +26,11 @@ WEIGHTS = {
 }
 TOKENS = _random.randint(0, 11, (4, 6)).astype(np.int32)
 TARGET = _draw(4, 3)
+ATTENTION = {
+    f"{name}.{kind}": _draw(*((16, 16) if kind == "weight" else (16,))) for name in ("q", "k", "v", "o") for kind in ("weight", "bias")
+}
+"""Square weights."""
+WORDS = _draw(4, 5, 16)
 STEPS = 3
 RATE = 0.05
 
@@ -40,3 +45,5 @@ CASES = {
     "structure": ("mix", "structure", 1.0),
 }
 """Name -> level, task, and a factor by which one line of the net is off."""
+ATTENTION_CASES = {"attention": ("L1", "tensor"), "attention_mix": ("mix", "statistics")}
+"""Another net: name -> level and task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -95,8 +96,8 @@ class Holder(nn.Cell):
         return self.inner(*values, **named)
 
 
-def kinds_of_values():
-    debugger("kinds", "L0", "tensor", summary_mode="md5")
+def kinds_of_values(path="kinds"):
+    debugger(path, "L0", "tensor", summary_mode="md5")
     floats = np.array([1.5, np.nan, -np.inf, 2.0], np.float32)
     large = np.full(5000, 0.1, np.float32)
     large[0] = 3e38
@@ -120,6 +121,22 @@ def kinds_of_values():
     net(*values, *others)
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
+
+
+def numpy_of_another_version():
+    """There MindSpore gives no array of bfloat16."""
+    asnumpy = Tensor.asnumpy
+
+    def refuses(self):
+        if self.dtype == ms.bfloat16:
+            raise TypeError("The Numpy bfloat16 data type is not supported now")
+        return asnumpy(self)
+
+    Tensor.asnumpy = refuses
+    try:
+        kinds_of_values("kinds_numpy")
+    finally:
+        Tensor.asnumpy = asnumpy
 
 
 def statistics_mode(name, mode):
@@ -264,6 +281,10 @@ class Bad(nn.Cell):
         raise ValueError("the user's own")
 
 
+def timed_out(*_):
+    raise TimeoutError("the user's handler")
+
+
 def errors():
     debugger("raises", "mix")
     net = Raises()
@@ -276,6 +297,33 @@ def errors():
     net(data()[0])
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
+
+    debugger("timeout", "mix")
+    net = made(Mlp)
+    PrecisionDebugger.start(net)
+    signal.signal(signal.SIGALRM, timed_out)
+    encoder = PrecisionDebugger._session.step.encoder
+    value = encoder.value
+    told = []
+    for role in ("input", "output"):  # before and after a call
+        for kind in ("Primitive", "Cell"):
+
+            def fires(item, path, side, role=role, kind=kind):
+                if side.role == role and side.entry.startswith(kind):
+                    signal.raise_signal(signal.SIGALRM)
+                return value(item, path, side)
+
+            encoder.value = fires
+            try:
+                net(data()[0])
+            except TimeoutError as error:
+                told.append(str(error))
+            del encoder.value
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    net(data()[0])
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
+    seen["timeouts"] = told
 
     debugger("ours", "mix")
     net = made(Mlp)
@@ -539,6 +587,7 @@ for case in (
     api_of_several_nodes,
     in_place,
     kinds_of_values,
+    numpy_of_another_version,
     both_modes,
     structure,
     selections,

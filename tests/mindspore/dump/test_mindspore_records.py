@@ -325,9 +325,28 @@ def test_an_operation_that_fails_is_told_to_the_user(runs: Runs) -> None:
     assert runs.seen["session after it"] == [True, 1]
 
 
+def test_bfloat16_is_recorded_where_numpy_is_of_another_major_version(runs: Runs) -> None:
+    name = "Cell.inner.Values.forward.0"
+    records = [runs.data(path)[name]["input_args"][2] for path in ("kinds", "kinds_numpy")]
+    assert records[0] == records[1] and records[0]["dtype"] == "BFloat16" and len(records[0]["md5"]) == 8
+    values = [runs.values(path, records[0]) for path in ("kinds", "kinds_numpy")]
+    np.testing.assert_array_equal(*values)
+    assert values[1].dtype == np.float32
+
+
 def test_our_errors_stay_ours(runs: Runs) -> None:
     assert runs.seen["our error"] is True
     assert "ZeroDivisionError" in (runs.place("ours") / "dump_error_info.log").read_text()
+
+
+def test_a_signal_handler_that_raises_in_our_code_ends_no_recording(runs: Runs) -> None:
+    """Four calls of a net are cut off by it, the fifth is recorded as a whole."""
+    assert runs.seen["timeouts"] == ["the user's handler"] * 4
+    whole = ["Cell.first.Dense.forward.4", "Primitive.relu.ReLU.0.forward", "Cell.act.ReLU.forward.0", "Primitive.matmul.MatMul.4.forward",
+             "Primitive.bias_add.BiasAdd.2.forward", "Cell.second.Dense.forward.0"]  # fmt: skip
+    assert list(runs.data("timeout"))[-6:] == whole
+    parents = runs.construct("timeout")
+    assert [parents[name] for name in whole] == [None, whole[2], None, whole[5], whole[5], None]
 
 
 def test_everything_is_put_back(runs: Runs) -> None:

@@ -85,7 +85,7 @@ def _processes(directory: Path, nodes: tuple[str, ...]) -> list[Any]:
             started.append(subprocess.Popen(command, cwd=directory, env=own, stdout=output, stderr=subprocess.STDOUT))
     try:
         for number, process in enumerate(started[:-1]):
-            assert process.wait(timeout=600) == 0, (directory / f"output{number}.txt").read_text(encoding="utf-8")[-3000:]
+            assert process.wait(timeout=150) == 0, (directory / f"output{number}.txt").read_text(encoding="utf-8")[-3000:]
         started[-1].wait(timeout=60)
     finally:
         for process in started:
@@ -99,8 +99,14 @@ def _recorded(directory: Path, name: str) -> list[str]:
     return sorted(path.parent.name for path in (directory / name).rglob("d*.json") if path.parent.parent.name == "step0")
 
 
-def test_two_processes_of_one_node(tmp_path: Path) -> None:
-    answers = _processes(tmp_path, ("", ""))
+@pytest.fixture(scope="module")
+def of_one_node(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    directory = tmp_path_factory.mktemp("of_one_node")
+    return directory, _processes(directory, ("", ""))
+
+
+def test_two_processes_of_one_node(of_one_node: tuple[Path, list[Any]]) -> None:
+    tmp_path, answers = of_one_node
     assert [(answer["rank"], answer["in_node"]) for answer in answers] == [(0, 0), (1, 1)]
     for level in ("L0", "L1", "mix", "debug"):
         assert _recorded(tmp_path, f"{level}_all") == ["rank0", "rank1"]
@@ -111,6 +117,24 @@ def test_two_processes_of_one_node(tmp_path: Path) -> None:
         "saved/step0/rank0/x_float32_0.npy", "saved/step0/rank1/x_float32_0.npy",
     ]  # fmt: skip
     assert {path.relative_to(tmp_path / "L2_1").parts[0] for path in (tmp_path / "L2_1").rglob("*.npy")} == {"rank_1"}
+
+
+def test_communication_is_recorded_with_what_it_writes_and_changes_nothing(of_one_node: tuple[Path, list[Any]]) -> None:
+    directory, answers = of_one_node
+    for rank, answer in enumerate(answers):
+        bare, recorded = answer["communication"]
+        assert bare == recorded and bare == [[3.0] * 3, [7.0] * 3, [3.0] * 3, [14.0] * 3, None, 1]
+        place = directory / "communication" / "step0" / f"rank{rank}"
+        data = json.loads((place / "dump.json").read_text(encoding="utf-8"))["data"]
+        assert not [name for name in data if name.endswith(".backward")]
+        summed = data["MintDistributed.all_reduce.0.forward"]
+        assert [record["Max"] for record in (summed["input_args"][0], summed["output"][0])] == [rank + 1.0, 3.0]
+        passed = data["MintDistributed.recv.0.forward"]
+        assert passed["input_args"] == [None] and passed["output"][0]["Max"] == 7.0  # a buffer that holds nothing yet
+        later = data["MintDistributed.all_reduce.1.forward"]
+        assert later["output"] == [None] and later["input_args"][0]["Max"] == rank + 1.0
+        assert "still runs when the call returns" in (place / "dump_error_info.log").read_text(encoding="utf-8")
+        assert data["Distributed.all_reduce.0.forward"]["output"][0]["Max"] == 14.0
 
 
 def test_two_nodes_of_one_process_each(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ def test_in_pynative_mode_exceptions_are_looked_for_at_any_jit_level(tmp_path: P
     for level in ("O0", "O2", ""):
         machine = replace(ASCEND, jit_level=level, graph=False)
         assert refused(made(tmp_path, "exception_dump"), machine) == uncertain(made(tmp_path, "exception_dump"), machine) == ""
+        assert settings(made(tmp_path, "exception_dump"), machine, "/d")["e2e_dump_settings"]["enable"] is True
         assert refused(made(tmp_path, "overflow_check"), machine) == "task overflow_check works in graph mode only"
 
 
@@ -213,7 +214,9 @@ def test_devices_without_rank(tmp_path: Path) -> None:
 def test_values_that_were_written_are_seen_and_others_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def told(name: str, old: bool = False) -> bool:
         caplog.clear()
-        written, file = Written(str(tmp_path)), tmp_path / name
+        settings_file = tmp_path / "kernel_kbyk_dump.json"
+        settings_file.touch()
+        written, file = Written(str(tmp_path), str(settings_file)), tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
         if old:

@@ -9,7 +9,8 @@ import pytest
 
 pytestmark = pytest.mark.mindspore
 EXACT = [
-    "Layers", "Residual", "Transformer", "Order", "Tied", "Short", "Branches", "Loop", "Recomputed", "Dropped", "Containers", "Keyed",
+    "Layers", "Residual", "Transformer", "Order", "Tied", "Short", "Branches", "Loop", "Recomputed", "Dropped", "Containers",
+    "Keyed", "PassedOn",
 ]  # fmt: skip
 UNHOOKED = "Stopped"
 MAY_DIFFER = {
@@ -20,7 +21,7 @@ MAY_DIFFER = {
 
 
 PARTS = [
-    ["Layers", "Residual", "Transformer", "Order+", "Siamese"],
+    ["Layers", "Residual", "Transformer", "Order+", "PassedOn", "Siamese"],
     ["Tied+", "Short", "Branches", "Loop", "Split", "Stopped"],
     ["Recomputed", "Dropped", "Containers+", "Keyed", "GoesOn", "model"],
 ]

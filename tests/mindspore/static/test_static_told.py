@@ -142,3 +142,15 @@ def test_a_device_whose_graphs_cannot_call_python_is_told_and_nothing_is_put_in(
     assert message.startswith(
         'nothing is recorded: level "L0" in graph mode needs graphs that call Python functions, which those on Ascend do not'
     ) and message.endswith('at jit_level "O2" cells cannot be told apart')
+
+
+def test_a_part_of_a_gradient_that_comes_before_the_last_call_of_its_run_makes_no_entry_of_its_own(answers: Any) -> None:
+    assert answers["late"] == {"Cell.first.Dense.parameters_grad.0": 2, "Cell.first.Dense.parameters_grad.1": 12}
+
+
+def test_second_derivatives_are_recorded_without_gradients(answers: Any) -> None:
+    curved = answers["curved"]
+    assert curved["same"] is True
+    assert set(curved["data"][0]) == {"Cell.net.first.Dense.forward.0", "Cell.net.out.Dense.forward.0", "Cell.net.Net.forward.0"}
+    (told,) = [text for text in curved["told"] if "last bits" not in text]
+    assert told.startswith("no gradients are recorded: MindSpore does not compile this model with taps for them (second derivatives?): ")

@@ -20,7 +20,8 @@ class Equivalents:
         classes: class of a cell -> class of a module.
         parameters: parameter of a cell -> parameter of a module.
         buffers: what are parameters in MindSpore and buffers in PyTorch, which no dump of PyTorch holds.
-        primitives: class of a primitive -> its arguments, as PyTorch's function calls them; behind its result it gives more than that.
+        signatures: class of a primitive, or name of a function in a dump of MindSpore -> its arguments, as PyTorch's function calls them.
+            Behind their results, these primitives give more than that function.
         arguments: keyword -> keyword.
     """
 
@@ -28,7 +29,7 @@ class Equivalents:
     classes: Mapping[str, str]
     parameters: Mapping[str, str]
     buffers: frozenset[str]
-    primitives: Mapping[str, Sequence[str]]
+    signatures: Mapping[str, Sequence[str]]
     arguments: Mapping[str, str]
 
 
@@ -40,7 +41,7 @@ def equivalents() -> Equivalents:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     content = yaml.load(Path(__file__).with_name("equivalents.yaml").read_bytes(), loader)
     apis = {prefix: _flat(names) for prefix, names in content["apis"].items()}
-    tables = content["classes"], content["parameters"], frozenset(content["buffers"]), content["primitives"], content["arguments"]
+    tables = content["classes"], content["parameters"], frozenset(content["buffers"]), content["signatures"], content["arguments"]
     return Equivalents(apis, *tables)
 
 

@@ -63,14 +63,14 @@ class _Group(NamedTuple):
 
 
 def in_pytorch_order(ours: Sequence[Call]) -> list[Call]:
-    """The calls of MindSpore's side, the values of primitives under the keys that they have in calls of PyTorch's function."""
-    table = equivalents().primitives
+    """The calls of MindSpore's side, arguments that stand elsewhere under the keys that they have in calls of PyTorch's function."""
+    table = equivalents().signatures
     made: list[Call] = []
     for call in ours:
-        names = table.get(_class(call)) if call.parts.direction == "forward" else None
+        names = table.get(_class(call) or call.parts.own) if call.parts.direction == "forward" else None
         if names is not None:
             usual = {name: f"input.{place}" for place, name in enumerate(argument_names(call))}
-            keys = {f"input.{place}": usual.get(name, name) for place, name in enumerate(names)}
+            keys = {f"input.{place}": usual.get(name, f"input.{name}") for place, name in enumerate(names)}
             call = call._replace(rows=tuple(row._replace(key=keys.get(row.key, row.key)) for row in call.rows))
         made.append(call)
     return made
@@ -100,17 +100,19 @@ def joined(ours: Sequence[Call], theirs: Sequence[Call], directory: Path, notes:
         made[group.members[-1].name] = _forward(group)
         gone.update(call.name for call in group.members)
         for suffix in suffixes:
-            members = [backwards.get((call.name, suffix)) for call in group.members]
-            if None not in members:
-                known = [call for call in members if call is not None]
-                made[known[0].name] = _backward(group, dict(zip((call.name for call in group.members), known, strict=True)))
-                gone.update(call.name for call in known)
+            found = {call.name: backwards.get((call.name, suffix)) for call in group.members}
+            if group.before is not None and found[group.before.name] is None:  # nothing asks for the gradient of x
+                del found[group.before.name]
+            known = {name: call for name, call in found.items() if call is not None}
+            if len(known) == len(found):
+                made[next(iter(known.values())).name] = _backward(group, known)
+                gone.update(call.name for call in known.values())
     count = sum(group.bias is not None for group in groups)
     if count:
         example = next(group for group in groups if group.bias is not None)
         notes.append(
-            f"{count} pairs of calls such as {example.product.name} and {example.last.name} are compared with the one call that PyTorch "
-            "makes of both"
+            f"pairs of calls such as {example.product.name} and {example.last.name} are compared with the one call that PyTorch makes of "
+            f"both: {count}"
         )
     return [made.get(call.name, call) for call in ours if call.name in made or call.name not in gone]
 
@@ -176,8 +178,8 @@ def _goes_on(call: Call, following: Call) -> bool:
     given, taken = _tensors(call, "output"), _tensors(following, "input")
     if not given or not taken:
         return False
-    known = given[0].statistics, given[0].md5
-    return None not in known[0] and (given[0].shape, *known) == (taken[0].shape, taken[0].statistics, taken[0].md5)
+    values = [(row.shape, *map(str, row.statistics), row.md5) for row in (given[0], taken[0])]  # as text NaN is NaN
+    return None not in given[0].statistics and values[0] == values[1]
 
 
 def _around(calls: Sequence[Call], first: int, last: int) -> tuple[Call | None, Call | None]:
@@ -237,7 +239,8 @@ def _backward(group: _Group, backwards: dict[str, Call]) -> Call:
     def sent(call: Call, place: int) -> list[Row]:
         return [row for row in backwards[call.name].rows if row.key == f"output.{place}"]
 
-    outputs = [*sent(group.before or group.product, 0), *sent(group.product, 1)]
+    first = group.before if group.before is not None and group.before.name in backwards else group.product
+    outputs = [*sent(first, 0), *sent(group.product, 1)]
     if group.bias is not None:
         outputs += sent(group.bias, 1)
     arrived = [row for row in backwards[(group.after or group.last).name].rows if row.role == "input"]

@@ -113,7 +113,7 @@ def comparable_values(pairs: Sequence[CallPair], notes: list[str]) -> list[CallP
         if alone.role == "parameters" and alone.key.rpartition(".")[2] in tables.buffers:
             counts[0] += 1
             return False
-        if alone.role == "output" and alone.key != "output.0" and _is_primitive(call, alone, tables.primitives):
+        if alone.role == "output" and alone.key != "output.0" and _is_primitive(call, alone, tables.signatures):
             counts[4] += 1
             return False
         if alone.role == "input" and alone.kind != "tensor" and not call.target.parts.is_module:

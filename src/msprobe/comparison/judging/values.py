@@ -70,7 +70,7 @@ def value_of(measured: Measured) -> Value | None:
     maximum, minimum, mean, norm = statistics
     if minimum < -6e4 and has_fill(theirs):  # masked positions decide all but the Max
         minimum, mean, norm = maximum, math.nan, math.nan
-    return Value(ours.key, error, abs(norm), max(abs(maximum), abs(minimum)), mean, _sizes(theirs.shape), theirs.value, unit)
+    return Value(ours.key, error, abs(norm), max(abs(maximum), abs(minimum)), mean, sizes_of(theirs.shape), theirs.value, unit)
 
 
 def unit_of(dtype: str) -> float:
@@ -98,7 +98,7 @@ def _number(value: Any) -> float:
 
 
 @cache
-def _sizes(shape: str) -> tuple[int, ...]:
+def sizes_of(shape: str) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in shape.strip("[]()").split(",") if size.strip())
     except ValueError:

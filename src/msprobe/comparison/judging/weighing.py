@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, execution_order, measured_anew
 from msprobe.comparison.judging.absent import excuse
 from msprobe.comparison.judging.backward import expected_gradient, passed_or_not
-from msprobe.comparison.judging.casts import trained_apart
 from msprobe.comparison.judging.expected import expected_output
 from msprobe.comparison.judging.masks import both_filled, without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
@@ -22,6 +21,7 @@ from msprobe.comparison.judging.reordered import LAST_DIGITS, digits_count, is_r
 from msprobe.comparison.judging.steps import APIS as STEPS
 from msprobe.comparison.judging.steps import expected_step
 from msprobe.comparison.judging.values import UNIT_ROUNDOFF, Value, unit_of, value_of
+from msprobe.comparison.judging.weights import identity_of, weights_of
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Row
@@ -58,7 +58,7 @@ class _Weighing:
         self._sampled = sampled
         self._digits: bool | None = None
         self._weights: set[_Seen] | None = None
-        self._apart: bool | None = None
+        self._unjudged: frozenset[_Seen] | None = None
         self._growth = GROWTH_SAMPLED if sampled else GROWTH
         self._names = {call.name: call for call in calls}
         self._module_calls: dict[str, MeasuredCall] = {}
@@ -155,7 +155,7 @@ class _Weighing:
             return self._decided(identity, measure, 0.0)
         if ours.role != "input" or (size > bounds.rounding and identity in self._read_weights()):
             allowance = bounds.rounding  # weights are read: no error came along, but for that of training
-            if size > allowance and ours.dtype != theirs.dtype and self._trained_apart():
+            if size > allowance and ours.dtype != theirs.dtype and self._may_be_trained_apart(ours, theirs):
                 allowance = max(allowance, GROWTH * passed_or_not(bounds.unit))
         else:
             allowance = self._unrecorded(ours, theirs, bounds, is_backward)
@@ -168,10 +168,10 @@ class _Weighing:
             self._weights = {_identity(a, b) for a, b in pairs if a is not None and b is not None and a.role == "parameters"}
         return self._weights
 
-    def _trained_apart(self) -> bool:
-        if self._apart is None:
-            self._apart = trained_apart(self._calls)
-        return self._apart
+    def _may_be_trained_apart(self, ours: Row, theirs: Row) -> bool:
+        if self._unjudged is None:
+            self._unjudged = weights_of(self._calls).unjudged
+        return identity_of(ours, theirs) in self._unjudged
 
     def _at_once(self, call: MeasuredCall, ours: Row, theirs: Row, measure: Measure, kind: Kind | None) -> Measure | None:
         """The weighed measure where no expectation is needed to tell: it is known already, or smaller than any expectation."""

@@ -1,8 +1,7 @@
 """What torch says of the determinism of its operations.
 
-Sources: the documentation of torch.use_deterministic_algorithms (of torch 2.13), which lists the operations that may give other results
-each time, https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html; for random numbers
-https://docs.pytorch.org/docs/stable/torch.html#random-sampling.
+Source: the documentation of torch.use_deterministic_algorithms (of torch 2.13), which lists the operations that may give other results
+each time, https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html.
 """
 
 from __future__ import annotations
@@ -74,22 +73,11 @@ _RAISES: dict[str, Listed] = {
 }
 LISTED: dict[str, Listed] = _OTHER | _RAISES
 
-_SAMPLING = "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson binomial"
-_IN_PLACE = "uniform random exponential geometric log_normal cauchy"
-_DROPOUT = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout native_dropout rrelu gumbel_softmax"
-RANDOM = frozenset(f"{_SAMPLING} {_IN_PLACE} {_DROPOUT}".split())
-"""APIs that draw random numbers; an underscore at the end is left out."""
-
 
 def listed(parts: EntryName) -> Listed | None:
     """What torch's list has of a call, None where it has nothing of this direction."""
     found = LISTED.get(_plain(parts.api))
     return found if found is not None and found.direction in ("", parts.direction) else None
-
-
-def draws_random_numbers(parts: EntryName) -> bool:
-    """Whether the call is known to draw random numbers."""
-    return parts.direction == _FORWARD and _plain(parts.api) in RANDOM
 
 
 def _plain(api: str) -> str:

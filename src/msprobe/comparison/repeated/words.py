@@ -9,8 +9,9 @@ from typing import Any
 from msprobe.comparison import report_csv
 from msprobe.comparison.block import Line
 from msprobe.comparison.communication import PREFIX
+from msprobe.comparison.random_calls import draws_random_numbers
 from msprobe.comparison.repeated.runs import CallRuns, First, Runs, Unit
-from msprobe.comparison.repeated.table import SOURCE, draws_random_numbers, listed
+from msprobe.comparison.repeated.table import SOURCE, listed
 from msprobe.comparison.rows import Row, calls_of
 from msprobe.errors import DumpFormatError
 from msprobe.format import layout, reader

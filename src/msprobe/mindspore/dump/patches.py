@@ -38,7 +38,6 @@ class Patches:
         """Put all back, in reverse; where somebody else has put something in our place meanwhile, theirs stays."""
         if not self._on:
             return
-        self._on = False
         for owner, name, new, old in reversed(self._patches):
             if vars(owner).get(name, _MISSING) is not new:
                 continue
@@ -46,3 +45,4 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, old)
+        self._on = False  # last: where a signal handler of the user's has raised meanwhile, the rest is put back another time

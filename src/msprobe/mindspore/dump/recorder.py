@@ -50,7 +50,9 @@ class Recorder:
             let_through(caught)
 
     # --- APIs -----------------------------------------------------------------------------------------------------------------------
-    def api(self, full: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skipped: int = 0) -> Any:
+    def api(
+        self, full: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skipped: int = 0, gradients: bool = True
+    ) -> Any:
         """Call a watched function and record the call; gives what the function gives.
 
         Args:
@@ -58,47 +60,45 @@ class Recorder:
             function: what is called.
             args, kwargs: of the call.
             skipped: so many of the first arguments are no arguments of the API (the cell whose method jit has compiled).
+            gradients: False where the call has no backward entry: its output are its arguments.
         """
         step = self.step
         state = self.state
         if step is None or state.inside:
             return function(*args, **kwargs)
         began = perf_counter()
-        state.inside = True
         call = None
         try:
-            call = self._api_begins(step, full, args[skipped:], kwargs)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, full, f"call could not be recorded: {error!r}")
+            state.inside = True
+            try:
+                call = self._api_begins(step, full, args[skipped:], kwargs, gradients)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, full, f"call could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            try:
+                result = function(*args, **kwargs)
+            except BaseException:
+                if call is not None and call.entry is not None:
+                    step.writer.finish(call.entry)
+                raise
+            began = perf_counter()
+            try:
+                if call is not None:
+                    self._api_ends(step, call, result)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, full, f"result could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            return result
         except PendingError as pending:
-            state.inside = False
-            raise pending.error from None
-        step.tally.spent += perf_counter() - began
-        try:
-            result = function(*args, **kwargs)
-        except BaseException:
-            state.inside = False
             if call is not None and call.entry is not None:
                 step.writer.finish(call.entry)
-            raise
-        began = perf_counter()
-        try:
-            if call is not None:
-                self._api_ends(step, call, result)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, full, f"result could not be recorded: {error!r}")
-        except PendingError as pending:
-            state.inside = False
-            if call is not None and call.entry is not None:
-                step.writer.finish(call.entry)
             raise pending.error from None
-        state.inside = False
-        step.tally.spent += perf_counter() - began
-        return result
+        finally:
+            state.inside = False  # also where a signal handler of the user's has raised in our code
 
-    def _api_begins(self, step: StepRecord, full: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    def _api_begins(self, step: StepRecord, full: str, args: tuple[Any, ...], kwargs: dict[str, Any], gradients: bool) -> _Call | None:
         state = self.state
         number = step.counters.take(full)
         name = f"{full}.{number}.forward"
@@ -109,7 +109,7 @@ class Recorder:
         selection, sides = step.selection, step.selection.sides
         forward = selection.enters(name, parent) and sides.forward
         backward = f"{full}.{number}.backward"
-        with_gradients = step.gradients.enabled and selection.matches(backward, parent)
+        with_gradients = gradients and step.gradients.enabled and selection.matches(backward, parent)
         if not forward and not with_gradients:
             return None
         call = _Call(name, parent, backward, stack)
@@ -175,43 +175,41 @@ class Recorder:
             return function(cell, *args, **kwargs)
         state = self.state
         began = perf_counter()
-        was_inside, state.inside = state.inside, True
-        opened = call = None
+        was_inside = state.inside
         depth = len(state.open)
+        call = None
         try:
-            call, opened = self._cell_begins(step, prefix, cell, args, kwargs)
-            state.open.append(opened)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, prefix, f"cell could not be recorded: {error!r}")
-        except PendingError as pending:
-            state.inside = was_inside
-            raise pending.error from None
-        state.inside = False
-        step.tally.spent += perf_counter() - began
-        try:
-            result = function(cell, *args, **kwargs)
-        except BaseException:
+            state.inside = True
+            try:
+                call, opened = self._cell_begins(step, prefix, cell, args, kwargs)
+                state.open.append(opened)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, prefix, f"cell could not be recorded: {error!r}")
+            state.inside = False
+            step.tally.spent += perf_counter() - began
+            try:
+                result = function(cell, *args, **kwargs)
+            except BaseException:
+                self._cell_raised(step, call)
+                raise
+            began = perf_counter()
             del state.open[depth:]
-            state.inside = was_inside
-            self._cell_raised(step, call)
-            raise
-        began = perf_counter()
-        del state.open[depth:]
-        state.inside = True
-        try:
-            if call is not None:
-                self._cell_ends(step, call, cell, result)
-        except Exception as error:
-            let_through(error)
-            self._tell(step, prefix, f"result could not be recorded: {error!r}")
+            state.inside = True
+            try:
+                if call is not None:
+                    self._cell_ends(step, call, cell, result)
+            except Exception as error:
+                let_through(error)
+                self._tell(step, prefix, f"result could not be recorded: {error!r}")
+            step.tally.spent += perf_counter() - began
+            return result
         except PendingError as pending:
-            state.inside = was_inside
             self._cell_raised(step, call)
             raise pending.error from None
-        state.inside = was_inside
-        step.tally.spent += perf_counter() - began
-        return result
+        finally:
+            del state.open[depth:]
+            state.inside = was_inside  # also where a signal handler of the user's has raised in our code
 
     def _cell_begins(
         self, step: StepRecord, prefix: str, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -24,6 +24,9 @@ Array = np.ndarray[Any, Any]
 Save = Callable[[Array, str, str, Path], str | None]
 """`save(array, entry, role, path)` keeps values; gives the file's name or None."""
 
+RUNNING = object()
+"""Stands for what a call gives that still runs when it returns."""
+
 _Tensor = mindspore.Tensor
 _MAX_DEPTH = 200
 _MAX_CONTAINERS = 10_000
@@ -51,6 +54,12 @@ def raise_if_pending(tensor: Any, error: Exception) -> None:
         tensor.shape  # noqa: B018
     except Exception:
         raise PendingError(error) from None
+
+
+def _of_bfloat16(tensor: Any) -> tuple[Array, Array]:
+    """The elements of a tensor of bfloat16: as 16-bit numbers, and as the float32 that each of them is."""
+    raw = np.frombuffer(tensor.get_bytes(), np.uint16)
+    return raw, (raw.astype(np.uint32) << 16).view(np.float32).reshape(tensor.shape)
 
 
 class Side:
@@ -97,6 +106,11 @@ class Encoder:
 
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
+        if value is RUNNING:
+            if side.wanted:
+                self._report(side.entry, "output: the communication still runs when the call returns, and its result is not recorded")
+                self._unread(("0",), side, "a result that was not there yet")
+            return [None]
         if isinstance(value, tuple) and not hasattr(value, "_fields"):
             return self.positional(value, side)
         return [self.value(value, ("0",), side)]
@@ -132,15 +146,18 @@ class Encoder:
             record.update(Max=None, Min=None, Mean=None, Norm=None)
             self._unread(path, side, "a parameter whose values have not been made yet")
             return record
+        raw = None
         try:
             array = tensor.asnumpy()
         except Exception as error:
             raise_if_pending(tensor, error)
-            raise
-        return self.array(array, record, path, side)
+            if text != "BFloat16":
+                raise
+            raw, array = _of_bfloat16(tensor)  # NumPy is of another major version than MindSpore was built with
+        return self.array(array, record, path, side, raw)
 
-    def array(self, array: Array, record: dict[str, Any], path: Path, side: Side) -> Record:
-        """Put what `array` holds into the record of a tensor."""
+    def array(self, array: Array, record: dict[str, Any], path: Path, side: Side, raw: Array | None = None) -> Record:
+        """Put what `array` holds into the record of a tensor. `raw`: the tensor's own elements, where `array` is of another dtype."""
         kept = array.dtype
         if kept not in _CODE_OF:
             _CODE_OF[kept] = numerics.CODE.get(kept.name)  # the name of a dtype takes numpy longer than the statistics of a small tensor
@@ -154,7 +171,8 @@ class Encoder:
             address = array.ctypes.data
             record["Max"], record["Min"], record["Mean"], record["Norm"] = numerics.summarize(address, code, array.size)
         if self._md5:
-            record["md5"] = f"{crc32_of(array.ctypes.data, array.itemsize, (array.size,), (1,)):08x}"
+            own = array if raw is None else raw
+            record["md5"] = f"{crc32_of(own.ctypes.data, own.itemsize, (own.size,), (1,)):08x}"
         if side.save and array.size and self._save is not None:
             try:
                 name = self._save(array, side.entry, side.role, path)

@@ -91,7 +91,8 @@ def settings(config: Config, machine: Machine, path: str) -> dict[str, Any]:
         "statistic_category": _categories(config, machine) if config.task == "statistics" else [],
         "file_format": section.file_format,
     }
-    e2e: dict[str, Any] = {"enable": not machine.whole_graph, "trans_flag": True}
+    in_pieces = config.task == "exception_dump" or not machine.whole_graph  # exceptions are looked for kernel by kernel
+    e2e: dict[str, Any] = {"enable": in_pieces, "trans_flag": True}
     if config.task == "statistics" and machine.jit_level != "O2":
         device = "host" if _needs_host(config) else section.device
         e2e.update(stat_calc_mode=device, device_stat_precision_mode=config.precision)

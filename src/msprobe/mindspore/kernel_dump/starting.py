@@ -111,4 +111,4 @@ def start(config: Config, root: str, model: Any = None) -> Written | None:
     if useless:
         logger.warning(f"{here.target} with MindSpore {here.version} does not look at {'; '.join(useless)}")
     logger.info(f"level L2: MindSpore writes what its kernels take in and give out to {root}, as {path} says")
-    return Written(root) if config.task in ("statistics", "tensor") else None
+    return Written(root, path) if config.task in ("statistics", "tensor") else None

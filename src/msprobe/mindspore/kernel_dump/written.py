@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from msprobe.log import logger
 
@@ -13,15 +12,16 @@ _MOST_FILES = 100_000
 
 
 class Written:
-    """Looks for what has come into a directory since this was made.
+    """Looks for what has come into a directory since the settings were written.
 
     Args:
         root: dump_path, absolute.
+        settings: the file of the settings in it, which has been written just now: the clock of the file system is what counts.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, settings: str) -> None:
         self._root = root
-        self._since = time.time() - 2  # file systems round
+        self._since = os.path.getmtime(settings) - 2  # file systems round
 
     def tell(self) -> None:
         """Say so where there is nothing new."""

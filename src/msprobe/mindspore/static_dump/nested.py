@@ -9,23 +9,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Tensor, bfloat16, float32, ops
+from mindspore import Tensor, float32, ops
 from mindspore.ops.functional import isconstant, make_dict
 
-from msprobe.mindspore.static_dump.taps import Tap, has_gradient, index_of, note_constant, note_deep, note_unshaped
+from msprobe.mindspore.static_dump.taps import (
+    EMPTY,
+    FLUID,
+    PLAIN,
+    WIDENED,
+    Tap,
+    has_gradient,
+    index_of,
+    kind_of,
+    note_constant,
+    note_deep,
+    note_unshaped,
+)
 
 _DEPTH = 6
 
 
 def _record_tensor(base, role, path, value, number):
-    if not isconstant(value.shape):
-        note_unshaped((base, "forward", role, path))
-    elif 0 in value.shape:
-        number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
-    elif value.dtype == bfloat16:
-        number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
-    else:
+    kind = FLUID
+    if isconstant(value.shape):
+        kind = kind_of(value.shape, value.dtype)
+    if kind == PLAIN:
         number = Tap((base, "forward", role, path))(value, number)
+    elif kind == WIDENED:
+        number = Tap((base, "forward", role, path), None, value.dtype)(ops.cast(value, float32), number)
+    elif kind == EMPTY:
+        number = Tap((base, "forward", role, path), value.shape, value.dtype)(ops.zeros((1,), float32), number)
+    else:
+        note_unshaped((base, "forward", role, path))
     return number
 
 

@@ -25,7 +25,9 @@ from msprobe.mindspore.static_dump.source_items import (
     Unreadable,
     Use,
     Value,
+    elements,
     items_of,
+    open_names,
     text_of,
     values_in,
     worked_out_call,
@@ -36,6 +38,9 @@ MANY = 3
 """As many terms make a sum whose bits depend on its order."""
 _MOST_PATHS = 128
 _DEEPEST = 6
+_STAR = "*"
+"""The place of arguments of which it is not known how many they are."""
+_SAVING = "msprobe.mindspore.static_save.calls"
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
@@ -104,7 +109,7 @@ class _Reader:
         given: dict[Any, Value] = {}
         code = function.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        items: dict[str, Any] = {}
+        items: dict[str, Any] = {name: self._value() for name in open_names(code)}
         for position, name in enumerate(names):
             items[name] = given[name] = self._value()
             if position < code.co_argcount - 1:
@@ -132,7 +137,7 @@ class _Reader:
         arguments = text_of(function).args
         if arguments.vararg is not None:
             names.setdefault(arguments.vararg.arg, ())
-        if arguments.kwarg is not None:
+        if arguments.kwarg is not None and arguments.kwarg.arg not in names:
             raise Unreadable("**")
         try:
             self._block(text_of(function).body)
@@ -310,7 +315,7 @@ class _Reader:
         held = item.value if isinstance(item, Known) else None
         if isinstance(held, dict | nn.CellDict) and isinstance(index, Known) and index.value in held:
             return self._attribute_of(held[index.value])
-        if isinstance(held, dict | nn.CellDict | nn.CellList | list | tuple) and any(isinstance(one, nn.Cell) for one in _elements(held)):
+        if isinstance(held, dict | nn.CellDict | nn.CellList | list | tuple) and any(isinstance(one, nn.Cell) for one in elements(held)):
             raise Unreadable("which cell?")
         if items is not None and any(isinstance(one, Known) and isinstance(one.value, nn.Cell) for one in items):
             raise Unreadable("which cell?")
@@ -318,10 +323,10 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Any:
         function = self._item(node.func)
-        if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
-            raise Unreadable("*")
-        given: list[tuple[Any, Any]] = [(place, self._item(one)) for place, one in enumerate(node.args)]
-        given += [(one.arg, self._item(one.value)) for one in node.keywords]
+        given: list[tuple[Any, Any]] = [
+            (_STAR if isinstance(one, ast.Starred) else place, self._given(one)) for place, one in enumerate(node.args)
+        ]
+        given += [(one.arg or _STAR, self._given(one)) for one in node.keywords]
         if isinstance(function, Known):
             return self._call_known(function.value, given)
         if isinstance(function, tuple):
@@ -329,6 +334,12 @@ class _Reader:
         if not isinstance(node.func, ast.Attribute):
             raise Unreadable("a call of what is not known")
         return self._of_function(given, MANY)  # a method of a tensor, after the use that _attribute has noted
+
+    def _given(self, node: ast.expr | ast.keyword) -> Any:
+        item = self._item(node.value if isinstance(node, ast.Starred | ast.keyword) else node)
+        if (isinstance(node, ast.Starred) or (isinstance(node, ast.keyword) and node.arg is None)) and not isinstance(item, Value):
+            raise Unreadable("*")
+        return item
 
     def _call_known(self, function: Any, given: list[tuple[Any, Any]]) -> Any:
         if isinstance(function, nn.Cell):
@@ -342,7 +353,11 @@ class _Reader:
         owner = getattr(function, "__self__", None)
         if isinstance(owner, dict | nn.CellDict) and not given and function.__name__ in ("keys", "values", "items"):
             return tuple(tuple(map(self._attribute_of, one)) if isinstance(one, tuple) else self._attribute_of(one) for one in function())
+        if getattr(inner, "__module__", "") == _SAVING:
+            return self._of_function([one for one in given if one[0] in (2, "data")], 1) if inner.__name__ == "save_grad" else Known(None)
         if isinstance(inner, types.FunctionType) and (owner is self._cell or not inner.__module__.startswith("mindspore")):
+            if any(place == _STAR for place, _ in given):
+                raise Unreadable("*")
             code = inner.__code__
             names: dict[str, Any] = {} if owner is None else {code.co_varnames[0]: Known(owner)}
             after = code.co_varnames[len(names) : code.co_argcount]
@@ -366,7 +381,7 @@ class _Reader:
 
     def _of_cell(self, cell: Any, given: list[tuple[Any, Any]]) -> Value:
         tensors = [(place, item) for place, item in given if values_in(item)]
-        alone = len(tensors) == 1 and isinstance(tensors[0][1], Value)
+        alone = len(tensors) == 1 and isinstance(tensors[0][1], Value) and tensors[0][0] != _STAR
         for place, item in tensors:
             terms = self._terms(cell, place) if isinstance(item, Value) else MANY
             self._consume(item, cell, place, terms, alone)
@@ -375,10 +390,6 @@ class _Reader:
         result = self._value(*(item for _, item in given))
         result.after |= {number}
         return result
-
-
-def _elements(held: Any) -> Iterable[Any]:
-    return held.values() if isinstance(held, dict | nn.CellDict) else held
 
 
 def counted(path: Path) -> Counter[int]:

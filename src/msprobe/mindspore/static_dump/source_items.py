@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import types
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from mindspore import nn
@@ -130,3 +132,15 @@ def worked_out_test(node: ast.expr, names: dict[str, Any]) -> Known | None:
         let_through(error)
         return None
     return Known(value) if isinstance(value, bool | int | None) else None
+
+
+def open_names(code: types.CodeType) -> list[str]:
+    """The names of `*args` and `**kwargs`."""
+    at = code.co_argcount + code.co_kwonlyargcount
+    both = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return list(code.co_varnames[at : at + both])
+
+
+def elements(held: Any) -> Iterable[Any]:
+    """What lies in a container."""
+    return held.values() if isinstance(held, dict | nn.CellDict) else held

@@ -84,13 +84,14 @@ class StaticStep(Step):
         """Which backward pass a parameter's gradient belongs to, and whether it has had one from it.
 
         Where a parameter is used in several parts of a graph (branches, loops, recomputed cells), MindSpore calls the hook with what is
-        added up so far, more than once: the last one is the gradient. A pass of its own follows further calls of the cell.
+        added up so far, more than once: the last one is the gradient. A pass of its own follows a further run of the graph.
         """
-        calls = self._calls.peek(spot.base)
+        calls, of_one_run = self._calls.peek(spot.base), RECORDER.forward_run.count(spot.base)
+        runs = -(-calls // of_one_run) if of_one_run else calls  # a part of the gradient may come before the last call of its run has begun
         number, before = self._parameter_passes.get(spot, (-1, -1))
-        again = calls == before
+        again = runs == before
         number += not again
-        self._parameter_passes[spot] = (number, calls)
+        self._parameter_passes[spot] = (number, runs)
         return number, again
 
     def _entry(self, name: str, spot: Spot, number: int) -> Entry | None:

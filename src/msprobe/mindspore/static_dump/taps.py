@@ -17,7 +17,8 @@ from msprobe.contain import let_through
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 
-_NAMES: dict[str, str] = {}
+PLAIN, WIDENED, EMPTY, FLUID = 0, 1, 2, 3
+"""Tensors that are handed over as they are; as float32 (bfloat16); that have no elements; whose shape is known only when the graph runs."""
 
 
 def _name(dtype: Any) -> str:
@@ -160,11 +161,13 @@ class GradientTap(nn.Cell):
         return x
 
     def bprop(self, x, number, index, out, dout):
-        if isconstant(dout.shape) and 0 not in dout.shape:
-            if dout.dtype == bfloat16:
-                self.wide(ops.cast(dout, float32), number, index)
-            else:
-                self.op(dout, number, index)
+        kind = FLUID
+        if isconstant(dout.shape):
+            kind = kind_of(dout.shape, dout.dtype)
+        if kind == PLAIN:
+            self.op(dout, number, index)
+        elif kind == WIDENED:
+            self.wide(ops.cast(dout, float32), number, index)
         return dout, ops.zeros_like(number), ops.zeros_like(index)
 
 
@@ -193,6 +196,10 @@ class _Index(ops.constexpr(get_instance=False)(lambda base, role, path: number_t
     """The number of a path, when MindSpore compiles."""
 
 
+class _Kind(ops.constexpr(get_instance=False)(lambda shape, dtype: EMPTY if 0 in shape else WIDENED if dtype == bfloat16 else PLAIN)):
+    """How a tensor is handed over, when MindSpore compiles: to compare shapes and dtypes in the graph takes it far longer."""
+
+
 class _HasGradient(ops.constexpr(get_instance=False)(lambda base, role, path, dtype: RECORDER.has_gradient(base, role, path, str(dtype)))):
     """Whether MindSpore differentiates by a tensor, when it compiles."""
 
@@ -208,5 +215,6 @@ class _Unshaped(ops.constexpr(get_instance=False)(lambda spot: RECORDER.unshaped
 note_constant = _Constant()
 note_unshaped = _Unshaped()
 note_deep = _Deep()
+kind_of = _Kind()
 has_gradient = _HasGradient()
 index_of = _Index()

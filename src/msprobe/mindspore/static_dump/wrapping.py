@@ -3,6 +3,7 @@
 # mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,misc,assignment"
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any
 
@@ -52,7 +53,10 @@ def wrap(model: Any, taps: Taps, reading: Reading, forward: bool, backward: bool
         names[id(cell)] = base
         try:
             order = reading.order(id(cell))
-            taps.exchange_construct(cell, types.MethodType(_tapped(base, cell, order == FREE, forward, backward), cell))
+            made = [
+                _tapped(base, cell, order == FREE, forward, which) for which in ((backward, False) if forward and backward else (backward,))
+            ]
+            taps.exchange_construct(cell, *(types.MethodType(construct, cell) for construct in made))
             RECORDER.cells.append(base)
             if backward:
                 for name, parameter in cell._params.items():
@@ -86,6 +90,27 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
     count = counting_op(base, in_order)
     into, out_of = GradientTap(base, "output"), GradientTap(base, "input")
 
+    def construct_of_one(self, x):
+        number = count(first((x,), {}, in_order))
+        shown = number
+        if forward:
+            shown = record_value(base, "input", "0", x, shown)
+            for i, name in enumerate(names):
+                shown = record_value(base, "parameters", name, parameters[i], shown)
+        if backward:
+            x = follow(into, base, "output", "0.0", x, number)
+        result = original(x)
+        if forward and isinstance(result, tuple):
+            results = ()
+            for i, value in enumerate(result):
+                results = results + (give(base, f"{i}", value, shown),)  # noqa: RUF005
+            result = results
+        elif forward:
+            result = give(base, "0", result, shown)
+        if backward:
+            result = follow(out_of, base, "input", "0", result, number)
+        return result
+
     def construct(self, *args, **kwargs):
         number = count(first(args, kwargs, in_order))
         shown = number
@@ -113,4 +138,13 @@ def _tapped(base: str, cell: Any, in_order: bool, forward: bool, backward: bool)
             result = follow(out_of, base, "input", "0", result, number)
         return result
 
-    return construct
+    return construct_of_one if _takes_x(type(cell).construct) else construct
+
+
+def _takes_x(function: Any) -> bool:
+    """Whether it has the one argument `x` and no other, as most layers of MindSpore have: that takes the compiler a third less."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    flags = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return (
+        code is not None and code.co_varnames[1 : code.co_argcount] == ("x",) and not code.co_kwonlyargcount and not code.co_flags & flags
+    )

@@ -1,11 +1,12 @@
 """`save`, `save_grad`, `step`. MindSpore compiles the source text of the first two: they and what they call are written for its parser."""
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
 
 from typing import Any
 
 from mindspore import Tensor, bfloat16, float32, ops
+from mindspore.ops.functional import isconstant
 
 from msprobe.mindspore.static_save.eager import end_step, save_grad_now, save_now
 from msprobe.mindspore.static_save.taps import (
@@ -13,9 +14,11 @@ from msprobe.mindspore.static_save.taps import (
     DumpTap,
     GradientTap,
     Tap,
+    arguments_fit,
     dump_ops,
     in_graph,
     python_ops,
+    tell,
     tell_skipped,
 )
 
@@ -31,6 +34,8 @@ def _save_in_graph(save_dir: Any, name: Any, data: Any) -> None:
         if not python_ops():
             if dump_ops(name):
                 DumpTap(save_dir, name)(data)
+        elif not isconstant(data.shape):
+            tell(name, "open")
         elif 0 in data.shape:
             Tap(save_dir, name, data.shape, data.dtype)(ops.zeros((1,), float32))
         elif data.dtype == bfloat16:
@@ -53,9 +58,36 @@ def save(save_dir: str, name: str, data: Any) -> None:
         data: what is no tensor in it is told once, and left out.
     """
     if in_graph():
-        _save_in_graph(save_dir, name, data)
+        if _usable("save", save_dir, name):
+            _save_in_graph(save_dir, name, data)
     else:
         save_now(save_dir, name, data)
+
+
+def _usable(what: Any, save_dir: Any, name: Any) -> Any:
+    if isconstant(save_dir):  # noqa: SIM102  (the second is asked of no value that is not there)
+        if isconstant(name):
+            return arguments_fit(what, save_dir, name)
+    tell("a value", "variable")
+    return False
+
+
+def _follow_in_graph(save_dir: Any, name: Any, data: Any) -> Any:
+    if not isinstance(data, Tensor):
+        tell(name, "no tensor")
+        return data
+    if not python_ops():
+        if dump_ops(name):
+            return DumpGradientTap(save_dir, name + "_grad")(data)
+        return data
+    if not isconstant(data.shape):
+        tell(name, "open")
+        return data
+    if 0 in data.shape:
+        return data
+    if data.dtype == bfloat16:
+        return GradientTap(save_dir, name + "_grad", data.dtype)(data)
+    return GradientTap(save_dir, name + "_grad")(data)
 
 
 def save_grad(save_dir: str, name: str, data: Any) -> Any:
@@ -70,15 +102,9 @@ def save_grad(save_dir: str, name: str, data: Any) -> Any:
         data: a tensor.
     """
     if in_graph():
-        if not python_ops():
-            if dump_ops(name):
-                return DumpGradientTap(save_dir, name + "_grad")(data)
-            return data
-        if 0 in data.shape:
-            return GradientTap(save_dir, name + "_grad", None, True)(data)
-        if data.dtype == bfloat16:
-            return GradientTap(save_dir, name + "_grad", data.dtype)(data)
-        return GradientTap(save_dir, name + "_grad")(data)
+        if _usable("save_grad", save_dir, name):
+            return _follow_in_graph(save_dir, name, data)
+        return data
     return save_grad_now(save_dir, name, data)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msprobe.contain import let_through
 from msprobe.format import layout
-from msprobe.mindspore.static_save.files import SavedFiles
+from msprobe.mindspore.static_save.files import SavedFiles, absolute
 
 _MARK = ".tensordump"
 _NAME = re.compile(rf"(.+){re.escape(_MARK)}_(\w+)_([0-9]+)\.npy")
@@ -54,7 +54,7 @@ class DumpedFiles:
             directory: `save_dir`.
             name: of the value.
         """
-        where, stem = os.path.abspath(directory), layout.safe_file_name(name)
+        where, stem = absolute(directory), layout.safe_file_name(name)
         names = self._names.setdefault(where, {})
         if len(stem) > _LONGEST:
             stem = f"{stem[:_LONGEST]}.{len(names)}"

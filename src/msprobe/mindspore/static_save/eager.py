@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 from typing import Any
 
 from mindspore import Tensor, ops
@@ -13,8 +12,8 @@ from msprobe.contain import let_through
 from msprobe.mindspore.device import has_dump_ops
 from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.dumped import DUMPED
-from msprobe.mindspore.static_save.files import FILES
-from msprobe.mindspore.static_save.taps import skipped
+from msprobe.mindspore.static_save.files import FILES, absolute
+from msprobe.mindspore.static_save.taps import fits, skipped
 
 _MAX_DEPTH = 200
 
@@ -83,11 +82,7 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
 
 def _directory(what: str, save_dir: Any, name: Any) -> str | None:
     """The directory, absolute; None where the arguments are wrong, which is told."""
-    for argument, value in (("save_dir", save_dir), ("name", name)):
-        if not isinstance(value, str) or not value:
-            FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
-            return None
-    return os.path.abspath(os.path.expanduser(str(save_dir)))
+    return absolute(str(save_dir)) if fits(what, save_dir, name) else None
 
 
 def end_step() -> None:

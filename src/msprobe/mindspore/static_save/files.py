@@ -107,6 +107,11 @@ class SavedFiles:
             logger.warning(text)
 
 
+def absolute(directory: str) -> str:
+    """`save_dir`, wherever the process goes later; `~` is the user's home."""
+    return os.path.abspath(os.path.expanduser(directory))
+
+
 def _rank_of_environment() -> int:
     text = os.environ.get("RANK_ID", "")
     return int(text) if text.isascii() and text.isdecimal() else 0

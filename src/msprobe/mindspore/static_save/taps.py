@@ -7,18 +7,17 @@ text, so it is plain: a receiver called `self`, no lambda inside an expression, 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mindspore import float32, jit_class, ops
+from mindspore import float32, jit_class, nn, ops
 
 from msprobe.contain import let_through
 from msprobe.mindspore import device
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.static_save.dumped import DUMPED
-from msprobe.mindspore.static_save.files import FILES
+from msprobe.mindspore.static_save.files import FILES, absolute
 
 Take = Callable[[str, Array], None]
 """`take(dtype, array)` is given each value, in some thread of MindSpore's; it must not raise."""
@@ -66,7 +65,7 @@ def python_op(take: Take, shape: tuple[int, ...] | None = None, dtype: Any = Non
 
 def keeping(directory: str, name: str) -> Take:
     """Writes each value to a file."""
-    where = os.path.abspath(directory)
+    where = absolute(directory)
 
     def take(dtype: str, array: Array) -> None:
         FILES.keep(where, name, dtype, array)
@@ -85,31 +84,50 @@ class Tap:
         return self.op(ops.stop_gradient(x))
 
 
+class _Through(nn.Cell):
+    """Gives back its argument; its gradient goes through an operator too. (With InsertGradientOf no graph with a loop compiles.)"""
+
+    def __init__(self, op, wide):
+        super().__init__()
+        self.op = op
+        self.wide = wide
+
+    def construct(self, x):
+        return x
+
+    def bprop(self, x, out, dout):
+        if self.wide:
+            self.op(ops.cast(dout, float32))
+        else:
+            self.op(dout)
+        return (dout,)
+
+
+class _ThroughDump(nn.Cell):
+    """The same, for TensorDump."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+        self.op = ops.TensorDump()
+
+    def construct(self, x):
+        return x
+
+    def bprop(self, x, out, dout):
+        self.op(self.path, dout)
+        return (dout,)
+
+
 @jit_class
 class GradientTap:
     """Gives back its argument, and hands the gradient that comes back to it out of the graph."""
 
-    def __init__(self, directory, name, dtype=None, empty=False):
-        op = python_op(keeping(directory, name), None, dtype)
-
-        def through(gradient):
-            op(gradient)
-            return gradient
-
-        def widened(gradient):
-            op(ops.cast(gradient, float32))
-            return gradient
-
-        def nothing(gradient):
-            return gradient
-
-        hook = through if dtype is None else widened
-        if empty:
-            hook = nothing
-        self.insert = ops.InsertGradientOf(hook)
+    def __init__(self, directory, name, dtype=None):
+        self.through = _Through(python_op(keeping(directory, name), None, dtype), dtype is not None)
 
     def __call__(self, x):
-        return self.insert(x)
+        return self.through(x)
 
 
 @jit_class
@@ -129,17 +147,10 @@ class DumpGradientTap:
     """GradientTap, on a device whose graphs cannot call Python."""
 
     def __init__(self, directory, name):
-        path = DUMPED.path(directory, name)
-        op = ops.TensorDump()
-
-        def through(gradient):
-            op(path, gradient)
-            return gradient
-
-        self.insert = ops.InsertGradientOf(through)
+        self.through = _ThroughDump(DUMPED.path(directory, name))
 
     def __call__(self, x):
-        return self.insert(x)
+        return self.through(x)
 
 
 class _InGraph(ops.constexpr(get_instance=False)(lambda: True)):
@@ -157,6 +168,14 @@ class _DumpOps(ops.constexpr(get_instance=False)(lambda name: dumps(name))):
     """dumps(name), known to the compiler."""
 
 
+class _Fits(ops.constexpr(get_instance=False)(lambda what, save_dir, name: fits(what, save_dir, name))):
+    """fits(what, save_dir, name), known to the compiler."""
+
+
+class _Told(ops.constexpr(get_instance=False)(lambda key, what: told(key, what))):
+    """told(key, what), when MindSpore compiles."""
+
+
 class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
     """Tells, once, that a value is no tensor."""
 
@@ -167,6 +186,28 @@ class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
 def skipped(name: str) -> int:
     """A value is no tensor: nothing is saved, and that is told."""
     FILES.tell(f'save(name="{name}"): it is no tensor, and only tensors are saved')
+    return 0
+
+
+def fits(what: str, save_dir: Any, name: Any) -> bool:
+    """Whether the arguments of save or save_grad can be used; where they cannot, that is told."""
+    for argument, value in (("save_dir", save_dir), ("name", name)):
+        if not isinstance(value, str) or not value:
+            FILES.tell(f"{what}({argument}=<{type(value).__name__}>): it must be text, and not empty; nothing is saved")
+            return False
+    return True
+
+
+_REASONS = {
+    "open": "is of a shape that is known only when the graph runs, and a graph hands no such value to Python",
+    "variable": "has a name or a directory that changes while the graph runs; both must be known when it is compiled",
+    "no tensor": "has no gradient: only a tensor has",
+}
+
+
+def told(name: str, why: str) -> int:
+    """Something cannot be saved."""
+    FILES.tell(f"save in a graph: {name} {_REASONS[why]}; nothing is saved")
     return 0
 
 
@@ -181,5 +222,7 @@ def dumps(name: str) -> bool:
 
 in_graph = _InGraph()
 dump_ops = _DumpOps()
+arguments_fit = _Fits()
+tell = _Told()
 python_ops = _PythonOps()
 tell_skipped = _Skipped()

@@ -84,50 +84,12 @@ static int plan_flips(DigestJob *job, long row, int conjugate, int negative)
     return 1;
 }
 
-/* One int64 of a tuple that is not negative. */
-static int size_at(PyObject *tuple, Py_ssize_t k, const char *what, int64_t *out)
+/* Fills job->source: no element is read as anything but bytes. */
+static int plan_source(DigestJob *job, const Memory *memory, long item)
 {
-    PyObject *item = PyTuple_GetItem(tuple, k);
-    if (!item) return 0;
-    long long n = PyLong_AsLongLong(item);
-    if (n < 0 && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "dimension %zd has %s %lld; it may not be negative", k, what, n);
-    *out = n;
-    return n >= 0;
-}
-
-/* Fills job->source; strides NULL: the elements lie side by side. */
-static int plan_source(DigestJob *job, const void *address, long item, PyObject *shape, PyObject *strides)
-{
-    Py_ssize_t ndim = PyTuple_Size(shape), nstrides = strides ? PyTuple_Size(strides) : ndim;
-    Source *s = &job->source;
-    if (ndim < 0 || nstrides < 0) return 0;
-    if (ndim != nstrides) {
-        PyErr_Format(PyExc_ValueError, "shape has %zd dimensions and strides has %zd", ndim, nstrides);
-        return 0;
-    }
-    double total = (double)item;
-    int empty = 0;
-    source_contiguous(s, address, code_of_size(item), 1);
-    s->aligned = 1; /* no element is read as anything but bytes */
-    if (strides) s->ndim = 0;
-    for (Py_ssize_t k = 0; k < ndim; k++) {
-        int64_t size, stride = 1;
-        if (!size_at(shape, k, "size", &size) || (strides && !size_at(strides, k, "stride", &stride))) return 0;
-        if (size == 0) empty = 1;
-        else total *= (double)size;
-        if (total > 0x1p62) {
-            PyErr_SetString(PyExc_ValueError, "more bytes than 62 bits can count");
-            return 0;
-        }
-        if (!strides) s->numel *= size;
-        else if (size && !source_add_dim(s, size, stride, 0)) {
-            PyErr_SetString(PyExc_ValueError, "more than 64 dimensions");
-            return 0;
-        }
-    }
-    if (empty) s->numel = 0;
-    if (!strides) s->shape[0] = s->numel;
-    return check_address(address, s->numel);
+    if (!memory_source(memory, &job->source, code_of_size(item), 0)) return 0;
+    job->source.aligned = 1;
+    return 1;
 }
 
 static uint64_t run_digest(DigestJob *job)
@@ -158,7 +120,8 @@ static PyObject *digest_of(int kind, const char *name, PyObject *const *args, Py
         return NULL;
     }
     job.kind = kind;
-    if (!plan_flips(&job, item, 0, 0) || !plan_source(&job, address, item, args[2], args[3])) return NULL;
+    Memory memory;
+    if (!plan_flips(&job, item, 0, 0) || !memory_of_tuples(&memory, address, args[2], args[3]) || !plan_source(&job, &memory, item)) return NULL;
     return PyLong_FromUnsignedLongLong(run_digest(&job));
 }
 
@@ -190,12 +153,12 @@ static PyObject *hexadecimal(int kind, uint64_t value)
 }
 
 /* The checksum as text; None for the XOR of nothing. Not for packed dtypes, nor for the conjugate or the negative bit. */
-static PyObject *memory_digest(int kind, const Memory *memory, PyObject *shape, long code)
+static PyObject *memory_digest(int kind, const Memory *memory, int code)
 {
     DigestJob job;
     job.kind = kind;
     job.flips = 0;
-    if (!plan_source(&job, memory->address, ITEM_SIZE[code], shape, memory->strides)) return NULL;
+    if (!plan_source(&job, memory, ITEM_SIZE[code])) return NULL;
     return kind == DIGEST_XOR && !job.source.numel ? none() : hexadecimal(kind, run_digest(&job));
 }
 
@@ -203,32 +166,18 @@ static PyObject *memory_digest(int kind, const Memory *memory, PyObject *shape, 
 static PyObject *tensor_digest(int kind, PyObject *tensor)
 {
     DigestJob job;
-    PyObject *shape = NULL, *strides = NULL, *text = NULL;
+    Memory memory;
     PyObject *dtype = PyObject_GetAttr(tensor, attribute[A_DTYPE]);
     if (!dtype) return NULL;
     long row = dtype_row(dtype);
     Py_DECREF(dtype);
-    if (row <= 0 || says_yes(PyObject_GetAttr(tensor, attribute[A_IS_CPU])) != 1) return NULL;
+    if (row <= 0 || !memory_by_attributes(&memory, tensor)) return NULL;
     int negative = says_yes(ask(tensor, A_IS_NEG)), conjugate = row & ROW_COMPLEX ? says_yes(ask(tensor, A_IS_CONJ)) : 0;
     if (negative < 0 || conjugate < 0) return NULL;
     job.kind = kind;
     if (!plan_flips(&job, row, conjugate, negative)) return NULL;
-    PyObject *pointer = ask(tensor, A_DATA_PTR);
-    if (!pointer) return NULL;
-    void *address = PyLong_AsVoidPtr(pointer);
-    Py_DECREF(pointer);
-    if (!address && PyErr_Occurred()) return NULL;
-    int contiguous = says_yes(ask(tensor, A_IS_CONTIGUOUS));
-    if (contiguous < 0) return NULL;
-    shape = PyObject_GetAttr(tensor, attribute[A_SHAPE]);
-    if (shape && !contiguous) strides = ask(tensor, A_STRIDE);
-    job.source.numel = -1;
-    if (shape && (contiguous || strides) && plan_source(&job, address, row & ROW_ITEM, shape, strides)
-        && (kind == DIGEST_CRC32 || job.source.numel))
-        text = hexadecimal(kind, run_digest(&job));
-    Py_XDECREF(strides);
-    Py_XDECREF(shape);
-    return text;
+    if (!plan_source(&job, &memory, row & ROW_ITEM) || (kind == DIGEST_XOR && !job.source.numel)) return NULL;
+    return hexadecimal(kind, run_digest(&job));
 }
 
 static PyObject *text_or_none(PyObject *text)

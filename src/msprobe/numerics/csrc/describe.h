@@ -5,14 +5,6 @@
 
 #include "digest.h"
 
-enum { A_DTYPE, A_IS_CPU, A_IS_NEG, A_IS_CONJ, A_SHAPE, A_DATA_PTR, A_IS_CONTIGUOUS, A_STRIDE, A_REQUIRES_GRAD, A_UNTYPED_STORAGE, A_NBYTES,
-       A_STORAGE_OFFSET, A_COUNT };
-static const char *const attribute_text[A_COUNT] = {
-    "dtype", "is_cpu", "is_neg", "is_conj", "shape", "data_ptr", "is_contiguous", "stride", "requires_grad", "untyped_storage", "nbytes",
-    "storage_offset",
-};
-static PyObject *attribute[A_COUNT];
-
 enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, K_COUNT };
 static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5"};
 static PyObject *key[K_COUNT];
@@ -27,13 +19,7 @@ static const int keys_of[HOLDS_COUNT][K_COUNT + 1] = {
     {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
 };
 
-/* Where a tensor's elements lie; strides NULL: side by side. */
-typedef struct {
-    void *address;
-    PyObject *strides;
-} Memory;
-
-static PyObject *memory_digest(int kind, const Memory *memory, PyObject *shape, long code); /* checksum.h */
+static PyObject *memory_digest(int kind, const Memory *memory, int code); /* checksum.h */
 
 enum { W_BOOL, W_INT, W_FLOAT, W_STR, W_COUNT };
 static const char *const class_text[W_COUNT] = {"bool", "int", "float", "str"};
@@ -47,108 +33,26 @@ static int describe_init(void)
     if (!(special_key[0] = PyUnicode_InternFromString("dtype"))) return 0;
     if (!(special_key[1] = PyUnicode_InternFromString("output_dtype"))) return 0;
     if (!(special_key[2] = PyUnicode_InternFromString("device"))) return 0;
-    for (int k = 0; k < A_COUNT; k++)
-        if (!(attribute[k] = PyUnicode_InternFromString(attribute_text[k]))) return 0;
     for (int k = 0; k < K_COUNT; k++)
         if (!(key[k] = PyUnicode_InternFromString(key_text[k]))) return 0;
     return 1;
 }
 
-static PyObject *ask(PyObject *tensor, int what) { return PyObject_CallMethodObjArgs(tensor, attribute[what], NULL); }
-
-/* 1: the answer is True; 0: anything else; -1: an error is set. */
-static int says_yes(PyObject *answer)
+static PyObject *shape_list(const Memory *memory)
 {
-    if (!answer) return -1;
-    int yes = answer == Py_True;
-    Py_DECREF(answer);
-    return yes;
-}
-
-/* The shape as a list, and the number of elements; NULL with an error set otherwise. */
-static PyObject *shape_list(PyObject *shape, int64_t *numel)
-{
-    Py_ssize_t ndim = PyTuple_Size(shape);
-    if (ndim < 0) return NULL;
-    PyObject *list = PyList_New(ndim);
-    *numel = 1;
-    for (Py_ssize_t k = 0; list && k < ndim; k++) {
-        PyObject *size = PyTuple_GetItem(shape, k);
-        long long n = PyLong_AsLongLong(size);
-        if (n < 0) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "negative size");
-            Py_CLEAR(list);
-            break;
-        }
-        *numel *= n;
-        Py_INCREF(size);
-        PyList_SetItem(list, k, size);
+    PyObject *list = PyList_New(memory->ndim);
+    for (int k = 0; list && k < memory->ndim; k++) {
+        PyObject *size = PyLong_FromLongLong(memory->shape[k]);
+        if (!size || PyList_SetItem(list, k, size) < 0) Py_CLEAR(list);
     }
     return list;
-}
-
-/* How many elements lie between the first and the last one, both included. -1: an error is set. */
-static int64_t extent(PyObject *shape, PyObject *strides, int64_t numel)
-{
-    if (!strides || !numel) return numel;
-    int64_t last = 0;
-    for (Py_ssize_t k = 0; k < PyTuple_Size(strides); k++) {
-        PyObject *size = PyTuple_GetItem(shape, k);
-        long long n = size ? PyLong_AsLongLong(size) : -1, step = PyLong_AsLongLong(PyTuple_GetItem(strides, k));
-        if (PyErr_Occurred()) return -1;
-        last += (n - 1) * step;
-    }
-    return last + 1;
-}
-
-static int64_t ask_number(PyObject *object, int what) /* -1: an error is set */
-{
-    PyObject *answer = ask(object, what);
-    long long number = answer ? PyLong_AsLongLong(answer) : -1;
-    Py_XDECREF(answer);
-    return number;
-}
-
-/* Whether the storage is as large as shape and strides say: somebody may have shrunk it. Small ones are not asked, it takes time. */
-enum { ASKED_FROM = 1 << 16 };
-
-static int memory_suffices(PyObject *tensor, PyObject *shape, PyObject *strides, int64_t numel, int item)
-{
-    int64_t elements = extent(shape, strides, numel);
-    if (elements < 0) return 0;
-    if (elements < ASKED_FROM / item) return 1;
-    PyObject *storage = ask(tensor, A_UNTYPED_STORAGE);
-    int64_t bytes = storage ? ask_number(storage, A_NBYTES) : -1, offset = bytes < 0 ? -1 : ask_number(tensor, A_STORAGE_OFFSET);
-    Py_XDECREF(storage);
-    return offset >= 0 && offset + elements <= bytes / item;
-}
-
-/* 0: it has no memory of the plain kind, with or without an error set. */
-static int find_memory(PyObject *tensor, int64_t numel, Memory *memory)
-{
-    PyObject *pointer = ask(tensor, A_DATA_PTR);
-    if (!pointer) return 0;
-    memory->address = PyLong_AsVoidPtr(pointer);
-    Py_DECREF(pointer);
-    if (PyErr_Occurred() || (!memory->address && numel)) return 0;
-    int contiguous = says_yes(ask(tensor, A_IS_CONTIGUOUS));
-    if (contiguous == 0) memory->strides = ask(tensor, A_STRIDE);
-    return contiguous == 1 || memory->strides;
-}
-
-/* (Max, Min, Mean, Norm) of the memory. */
-static PyObject *memory_summary(const Memory *memory, PyObject *shape, long code, int64_t numel)
-{
-    if (memory->strides) return strided_summary(memory->address, code, shape, memory->strides);
-    SummaryJob job;
-    source_contiguous(&job.source, memory->address, (int)code, numel);
-    return run_summary(&job);
 }
 
 PyDoc_STRVAR(describe_doc, "describe(tensor, table, /)\n--\n\n"
 "The record of a plain strided tensor in host memory, None for every other kind.\n"
 "table: dtype object -> (type text, code, dtype text[, what it holds]). It holds 0 or nothing: Max, Min, Mean, Norm; 1: and md5, the CRC-32;\n"
-"2: md5 alone, the XOR; 3: four None.");
+"2: md5 alone, the XOR; 3: four None. With something under \"exchange\", the class of a tensor is asked first for DLPack's exchange\n"
+"API, which tells faster where its elements lie than its attributes do.");
 
 static int holds_of(PyObject *row)
 {
@@ -162,9 +66,8 @@ static int holds_of(PyObject *row)
 /* The record; NULL with an error set, or without one for a tensor of another kind. *leaf: whether it requires grad. */
 static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
 {
-    PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL, *shape = NULL;
-    Memory memory = {NULL, NULL};
-    int64_t numel = 0;
+    PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL;
+    Memory memory;
     PyObject *dtype = PyObject_GetAttr(tensor, attribute[A_DTYPE]);
     if (!dtype) goto done;
     PyObject *row = PyDict_GetItemWithError(table, dtype);
@@ -175,21 +78,18 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     long code = PyLong_AsLong(code_object);
     int holds = holds_of(row);
     if (holds < 0 || !check_code(code)) goto done;
-    if (says_yes(PyObject_GetAttr(tensor, attribute[A_IS_CPU])) != 1) goto done;
+    int exchange = PyDict_GetItemWithError(table, exchange_key) != NULL;
+    if (!(exchange && memory_by_exchange(&memory, tensor)) && !memory_by_attributes(&memory, tensor)) goto done;
     if (says_yes(ask(tensor, A_IS_NEG)) != 0) goto done;
-    if ((code == C_C32 || code == C_C64 || code == C_C128) && says_yes(ask(tensor, A_IS_CONJ)) != 0) goto done;
-    shape = PyObject_GetAttr(tensor, attribute[A_SHAPE]);
-    if (!shape) goto done;
-    values[K_SHAPE] = shape_list(shape, &numel);
-    if (!values[K_SHAPE]) goto done;
-    if (!find_memory(tensor, numel, &memory)) goto done;
-    if (!memory_suffices(tensor, shape, memory.strides, numel, ITEM_SIZE[code])) goto done;
+    if (is_complex((int)code) && says_yes(ask(tensor, A_IS_CONJ)) != 0) goto done;
+    if (!memory_suffices(tensor, &memory, ITEM_SIZE[code])) goto done;
+    if (!(values[K_SHAPE] = shape_list(&memory))) goto done;
     if (holds == HOLDS_STATISTICS_AND_CRC32 || holds == HOLDS_XOR) {
-        values[K_MD5] = memory_digest(holds == HOLDS_XOR ? DIGEST_XOR : DIGEST_CRC32, &memory, shape, code);
+        values[K_MD5] = memory_digest(holds == HOLDS_XOR ? DIGEST_XOR : DIGEST_CRC32, &memory, (int)code);
         if (!values[K_MD5]) goto done;
     }
     if (holds == HOLDS_NULLS) summary = pack(none(), none(), none(), none());
-    else if (holds != HOLDS_XOR) summary = memory_summary(&memory, shape, code, numel);
+    else if (holds != HOLDS_XOR) summary = memory_summary(&memory, (int)code);
     if (!summary && holds != HOLDS_XOR) goto done;
     values[K_REQUIRES_GRAD] = PyObject_GetAttr(tensor, attribute[A_REQUIRES_GRAD]);
     if (!values[K_REQUIRES_GRAD]) goto done;
@@ -208,9 +108,7 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
         if (!values[*k] || PyDict_SetItem(record, key[*k], values[*k]) < 0) Py_CLEAR(record);
 done:
     for (int k = 0; k < K_COUNT; k++) Py_XDECREF(values[k]);
-    Py_XDECREF(memory.strides);
     Py_XDECREF(summary);
-    Py_XDECREF(shape);
     if (record) return record;
     /* Whatever kind of tensor refused an answer: the caller has a slower way that finds out. */
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();

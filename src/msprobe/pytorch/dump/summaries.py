@@ -29,7 +29,8 @@ class Holds(IntEnum):
 
 OF_MODE = {"statistics": Holds.STATISTICS, "md5": Holds.MD5, "xor": Holds.XOR}
 """`summary_mode` -> what records hold."""
-Table = dict[torch.dtype, tuple[str, int, str, int]]
+Table = dict[Any, Any]
+"""dtype -> (class, code, dtype's name, what a record holds); and "exchange" where torch tells programs in C where a tensor lies."""
 
 
 @cache
@@ -41,7 +42,10 @@ def table(holds: Holds, complex_statistics: bool = True) -> Table:
         complex_statistics: False puts four nulls in place of the statistics of complex tensors.
     """
     of_complex = Holds.NULLS if holds is Holds.STATISTICS and not complex_statistics else holds
-    return {dtype: ("torch.Tensor", code, str(dtype), int(of_complex if dtype.is_complex else holds)) for dtype, code in _CODE.items()}
+    rows: Table = {d: ("torch.Tensor", code, str(d), int(of_complex if d.is_complex else holds)) for d, code in _CODE.items()}
+    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):  # from 2.10 on
+        rows["exchange"] = True
+    return rows
 
 
 def skeleton(kind: str, dtype: Any, shape: Any, requires_grad: bool, holds: Holds) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.errors import UsageError
 from msprobe.log import logger
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.hooks import ScriptGuard, hook_pair
 from msprobe.pytorch.dump.module_dump.naming import checked_models
@@ -59,14 +59,14 @@ class TokenRange:
         self._begin, self._end = begin, end
         self.calls = 0
         self._begun = self._done = False
-        self._model: torch.nn.Module = torch_internals.unwrap_compiled(checked_models(model)[0][1])
+        self._model: torch.nn.Module = compile_internals.unwrap_compiled(checked_models(model)[0][1])
         self._restore: Callable[[], None] | None = None
         self._aside: SingleModule | None = None
         self._guard = ScriptGuard()
 
     def start(self) -> None:
         """Count from here."""
-        self._restore = torch_internals.force_eager()
+        self._restore = compile_internals.force_eager()
         if isinstance(self._model, FAST_PATH_CLASSES):  # a hook of its own would drive it off its fast path
             self._aside = SingleModule(self._call_begins, self._call_ends, self._call_begins)
             self._aside.register_one("token_range", self._model)

@@ -10,7 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from msprobe.contain import let_through
 from msprobe.log import logger
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.custom_api import WatchedApis
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
@@ -57,7 +57,7 @@ class Window:
         """Switch everything on; gives the number of hooked modules."""
         recorder = self._recorder
         recorder.mode = self.mode
-        restore = torch_internals.force_eager()
+        restore = compile_internals.force_eager()
         if restore is not None:
             self._undo.append(restore)
         hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module, recorder.hook_plan)
@@ -128,7 +128,7 @@ class Window:
 
     def _tell_compiled(self, model: object | None) -> None:
         recorder = self._recorder
-        if model is not None and not recorder.told_compiled and any(map(torch_internals.is_compiled, all_modules(model))):
+        if model is not None and not recorder.told_compiled and any(map(compile_internals.is_compiled, all_modules(model))):
             recorder.told_compiled = True
             logger.info("compiled code runs eagerly between start() and stop(), and is recorded; its results may differ in the last bits")
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.hooks import ScriptGuard, _Hook
 from msprobe.pytorch.dump.module_dump.naming import all_modules
@@ -55,7 +55,7 @@ class InputHooks:
             model: the model or models that the modules are in.
             modules: by name.
         """
-        restore = torch_internals.force_eager()
+        restore = compile_internals.force_eager()
         self._compiling_known = restore is not None
         if restore is not None:
             self._undo.append(restore)
@@ -74,7 +74,7 @@ class InputHooks:
 
     def compiled_later(self) -> bool:
         """Whether `torch.compile` came into use after `put`: what it has compiled does not run eagerly, and carries no hooks."""
-        return not self._compiling_known and torch_internals.compiling_is_loaded()
+        return not self._compiling_known and compile_internals.compiling_is_loaded()
 
     def _global(self, module: torch.nn.Module, args: tuple[Any, ...]) -> Any:
         known = self._aside.get(id(module))

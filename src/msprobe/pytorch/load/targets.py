@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import torch
 
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals
 from msprobe.pytorch.dump.module_dump.naming import checked_models
 from msprobe.recording.counters import Counters
 
@@ -112,10 +112,10 @@ def _shortened(name: str) -> str:
 def _module_at(path: str, model: object) -> torch.nn.Module | None:
     """The module at a dotted path, under whatever name; `torch.compile`'s wrappers are looked through."""
     for prefix, root in checked_models(model):
-        module: torch.nn.Module | None = torch_internals.unwrap_compiled(root)
+        module: torch.nn.Module | None = compile_internals.unwrap_compiled(root)
         for part in path.removeprefix(prefix).split(".") if path.startswith(prefix) else ():
             module = module._modules.get(part) if module is not None else None
-            module = torch_internals.unwrap_compiled(module) if module is not None else None
+            module = compile_internals.unwrap_compiled(module) if module is not None else None
         if module is not None and path.startswith(prefix):
             return module
     return None

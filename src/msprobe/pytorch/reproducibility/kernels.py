@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from msprobe.log import logger
-from msprobe.pytorch.torch_internals import has_kernel, take_kernels_back, use_compiled_code_on_disk
+from msprobe.pytorch.compile_internals import use_compiled_code_on_disk
+from msprobe.pytorch.torch_internals import has_kernel, take_kernels_back
 
 _BACKENDS = ("CPU", "CUDA", "XPU", "MPS", "XLA", "HPU", "IPU", "MTIA", "PrivateUse1")
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")

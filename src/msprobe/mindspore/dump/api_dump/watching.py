@@ -9,6 +9,7 @@ from typing import Any
 from mindspore import nn
 from mindspore.ops.primitive import Primitive
 
+from msprobe.mindspore.dump.api_dump import communication
 from msprobe.mindspore.dump.api_dump.api_table import watched
 from msprobe.mindspore.dump.api_dump.imported_names import imported_names
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
@@ -34,7 +35,8 @@ def watch_functions(recorder: Recorder, patches: Patches) -> None:
         if there is None:
             continue
         if made is None or there is not function or made.msprobe_recorder is not recorder:
-            made = _in_place_of(recorder, full, there)
+            stand_in = communication.in_place_of if full.startswith(communication.PREFIXES) else _in_place_of
+            made = stand_in(recorder, full, there)
             made.msprobe_recorder = recorder
             _made[place] = (owner, attribute, full, there, made)
         patches.add(owner, attribute, made)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import UsageError
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals
 
 
 def checked_models(model: object) -> list[tuple[str, torch.nn.Module]]:
@@ -59,9 +59,9 @@ def named_modules(model: object) -> Iterator[tuple[str, torch.nn.Module]]:
     """
     seen: set[int] = set()
     for prefix, root in checked_models(model):
-        skipped = {id(root), id(torch_internals.unwrap_compiled(root))}
+        skipped = {id(root), id(compile_internals.unwrap_compiled(root))}
         for path, module in root.named_modules():
-            if id(module) in skipped or id(module) in seen or torch_internals.unwrap_compiled(module) is not module:
+            if id(module) in skipped or id(module) in seen or compile_internals.unwrap_compiled(module) is not module:
                 continue
             seen.add(id(module))
             parts = [part for part in path.split(".") if part != "_orig_mod"]

@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 
 from msprobe.errors import UsageError
 from msprobe.log import logger
-from msprobe.pytorch import torch_internals
+from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.dump.module_dump.hooks import After, Before, ModuleHooks, hook_pair
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
@@ -28,7 +28,7 @@ class SingleModule(ModuleHooks):
 
     def register_one(self, name: str, module: torch.nn.Module) -> None:
         """Watch this module, and none inside it."""
-        inner = torch_internals.unwrap_compiled(module)
+        inner = compile_internals.unwrap_compiled(module)
         if inner is not module:  # torch warns when compiled modules meet global hooks
             self._hooked = inner
             torch_internals.put_module_hooks(inner, _KEY, *hook_pair(name, inner, self._before, self._after))
@@ -56,7 +56,7 @@ class Region:
 
     def __init__(self, recorder: Recorder, module: torch.nn.Module, name: str) -> None:
         self._recorder, self._module = recorder, module
-        self._prefix = f"Module.{name}.{type(torch_internals.unwrap_compiled(module)).__name__}"
+        self._prefix = f"Module.{name}.{type(compile_internals.unwrap_compiled(module)).__name__}"
         self._hooks = SingleModule(recorder.module_before, recorder.module_after, recorder.skipped_module)
 
     def begin(self) -> None:
