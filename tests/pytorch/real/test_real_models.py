@@ -41,8 +41,6 @@ EXPECTED_LINES = {
 UNUSED = {"llava": ["Module.model.vision_tower.post_layernorm.LayerNorm.forward.0"]}  # only the grid of features is used
 # Functions of torch that only move, and that no list of overridable functions names.
 ONLY_MOVE = {"pack_padded_sequence", "pad_packed_sequence"}
-# An operator of transformers' own, where torch has no grouped matrix product: recorded where the user's file of operators names it.
-OF_TRANSFORMERS = set() if hasattr(torch, "_grouped_mm") else {"grouped_mm_fallback"}
 
 _SIDE_DOOR = "the router's logits leave the module by a hook and are part of the loss: more comes back than by the outputs"
 _CHANGED = "its output is a view and changed in place: what comes back through it is unknown"
@@ -191,7 +189,7 @@ def test_each_call_that_reaches_the_loss_has_its_gradients(runs: Any, name: str)
     """Which those are is found by another function mode and a walk over the graph, and is the same call for call."""
     step = runs(name, "tensor")[1].step(0)
     expected, got = reached(name).apis, with_gradients(step)
-    assert set(expected) - set(got) <= unwatched() | OF_TRANSFORMERS
+    assert set(expected) - set(got) <= unwatched()
     assert set(got) - set(expected) == set()
     for api, calls in got.items():
         assert len(calls) == len(expected[api]), api
