@@ -16,46 +16,12 @@ import tempfile
 import time
 
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
+from workload import Model, batch, train
 
 task, level, summary, size = sys.argv[1:5]
 steps = int(sys.argv[5]) if len(sys.argv) > 5 else 12
 torch.manual_seed(0)
 torch.set_num_threads(int(os.environ.get("THREADS", "2")))
-WIDTH, LAYERS, HEADS, TOKENS, BATCH = {"s": (64, 6, 4, 32, 2), "m": (256, 6, 8, 128, 4), "l": (768, 4, 12, 256, 4)}[size]
-VOCAB = 1000
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.fc, self.out = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        b, t, d = x.shape
-        q, k, v = (y.view(b, t, HEADS, d // HEADS).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(d, dim=2))
-        scores = (q @ k.transpose(-2, -1)) / (d // HEADS) ** 0.5
-        causal = torch.tril(torch.ones(t, t)).bool()
-        weights = F.softmax(scores.masked_fill(~causal, float("-inf")), dim=-1)
-        x = x + self.proj((weights @ v).transpose(1, 2).contiguous().view(b, t, d))
-        return x + self.out(F.gelu(self.fc(self.ln2(x))))
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tok, self.pos = nn.Embedding(VOCAB, WIDTH), nn.Embedding(TOKENS, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.ln, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCAB, bias=False)
-
-    def forward(self, ids):
-        x = self.tok(ids) + self.pos(torch.arange(ids.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.ln(x))
 
 
 def resident_mb():
@@ -93,19 +59,16 @@ if task != "none":
 
     debugger = PrecisionDebugger(config_path=path)
 
-model = Model()
+model = Model(size)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 times = []
 rss_step20 = 0.0
 for number in range(1, steps + 1):
-    ids = torch.randint(0, VOCAB, (BATCH, TOKENS))
+    ids = batch(size)
     began = time.perf_counter()
     if debugger:
         debugger.start(model=model)
-    loss = F.cross_entropy(model(ids).view(-1, VOCAB), ids.view(-1))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    train(model, optimizer, ids)
     if debugger:
         debugger.stop()
         debugger.step()

@@ -82,7 +82,7 @@ def test_the_alias_table_covers_the_installed_torch() -> None:
     for name in shared - {"Tensor"}:
         assert canonical(f"Torch.{name}") == canonical(f"Functional.{name}"), name
     linalg = {name for name in dir(torch.linalg) if not name.startswith("_") and callable(getattr(torch.linalg, name))}
-    for name in linalg - {"LinAlgError"}:
+    for name in linalg - {"LinAlgError", "Tensor", "polar"}:  # torch.polar is another function than torch.linalg.polar
         assert canonical(f"Torch.{name}") == canonical(f"Torch.linalg.{name}"), name
 
 

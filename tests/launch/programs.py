@@ -496,7 +496,8 @@ FORKED_AND_GONE = FORKED.replace(
 ).replace("import multiprocessing, sys", "import multiprocessing, os, sys")
 
 FORKED_IN_A_CALL = """
-import os, sys
+import os, sys, warnings
+warnings.filterwarnings("ignore", ".* is multi-threaded", DeprecationWarning)  # Python 3.12 and later; the thread is ours
 class Forking(Net):
     def forward(self, x):
         global child

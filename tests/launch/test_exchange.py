@@ -44,6 +44,12 @@ class Derived(Base):
     def mangled(self, a: int, __b: int = 2, key: int = 3, **rest: int) -> list[Any]:
         return plain(a, __b, key=key)
 
+    def nested(self, a: int, b: int = 2, key: int = 3) -> list[Any]:
+        def inner() -> list[Any]:
+            return [*plain(a, b, key=key), (lambda: inner).__qualname__]
+
+        return [*inner(), inner.__qualname__]
+
 
 def without_source() -> Any:
     space: dict[str, Any] = {}
@@ -57,8 +63,8 @@ def of_object(function: Any) -> Callable[..., Any]:
     return functools.partial(function, Derived()) if "self" in inspect.signature(function).parameters else function
 
 
-FUNCTIONS = [plain, strict, decorated(plain), Derived.method, Derived.mangled, without_source()]
-FROM_SOURCE = FUNCTIONS[:4]
+FUNCTIONS = [plain, strict, decorated(plain), Derived.method, Derived.nested, Derived.mangled, without_source()]
+FROM_SOURCE = FUNCTIONS[:5]
 
 
 class Words:

@@ -12,7 +12,8 @@ def test_every_torch_dtype_with_numbers_is_in_the_table() -> None:
     of_torch = {str(v).removeprefix("torch.") for v in vars(torch).values() if isinstance(v, torch.dtype)}
     below_a_byte = {f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)}
     without_numbers = below_a_byte | {n for n in of_torch if n.startswith(("qint", "quint", "bits", "float4"))}
-    assert of_torch - without_numbers == set(DTYPES)
+    new_in_2_14 = {"bcomplex32"}  # torch computes next to nothing with it yet
+    assert of_torch - without_numbers - new_in_2_14 == {name for name in DTYPES if hasattr(torch, name)}
 
 
 @pytest.mark.parametrize("name", DTYPES)

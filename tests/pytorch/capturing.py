@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from msprobe.pytorch import PrecisionDebugger
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dump"
@@ -129,6 +131,12 @@ def record(
         debugger.stop()
         debugger.step()
     return Run(Path(config.get("dump_path", directory / "dump"))).step()
+
+
+def no_default_device() -> None:
+    """As if no device had ever been set: after `set_default_device(None)`, torch 2.6 cannot say which one is the default."""
+    torch.set_default_device(None)
+    vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
 
 
 def forget_debugger() -> None:

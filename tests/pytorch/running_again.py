@@ -32,7 +32,7 @@ class CannotRunAgain(Exception):
 
 def function_of(name: ApiName) -> Callable[..., Any]:
     """`Torch.linalg.norm` -> torch.linalg.norm."""
-    found = PREFIXES[name.prefix]
+    found = PREFIXES[name.prefix] if name.prefix in PREFIXES else getattr(torch.ops, name.prefix)  # an operator of an extension
     for part in name.api.split("."):
         found = getattr(found, part)
     return found

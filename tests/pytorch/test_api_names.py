@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 from against_golden import differences, entry_differences
 from capturing import Run, golden
 from sample_calls import sample_calls
@@ -52,6 +53,11 @@ UNWRITTEN = ("Tensor.fill_.", "Tensor.normal_.", "Torch.add.2.")
 F23 = {"Tensor.to.0.forward": "positional torch.dtype: {} there, type and value here"}
 
 
+# What is drawn: older versions of torch draw other numbers from the same seed.
+DRAWN = ("Functional.dropout.", "Torch.multinomial.", "Functional.embedding_bag.")
+NEWEST = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     directory = tmp_path_factory.mktemp("names_L1_all")
@@ -84,7 +90,8 @@ def test_each_entry_is_as_there(recorded: dict[str, dict[str, object]]) -> None:
         if ours is None:
             wrong.append(f"{name} is missing")
         elif name not in F23:
-            wrong += [f"{name} {text}" for text in entry_differences(theirs, ours, values=not name.startswith(UNWRITTEN))]
+            unlike = UNWRITTEN if NEWEST else UNWRITTEN + DRAWN
+            wrong += [f"{name} {text}" for text in entry_differences(theirs, ours, values=not name.startswith(unlike))]
     assert wrong == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from importlib import resources
@@ -25,8 +26,9 @@ from msprobe.recording.calls import ThreadState
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 HOMES: dict[str, Any] = {"functional": torch.nn.functional, "_VF": torch._VF, "torch": torch, "tensor": torch.Tensor}
-# Names that other versions of torch have and 2.13 has not, or the other way round: tolerated.
-ELSEWHERE: set[str] = set()
+OF_NAMES = ("_update_names", "align_as", "align_to", "has_names", "refine_names", "rename", "rename_")
+# Names that some of the versions from 2.13 on have not: tolerated.
+ELSEWHERE = {"torch.linalg.matrix_sqrth", "torch.linalg.polar", *(f"tensor.{name}" for name in OF_NAMES)}
 NEWEST = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
@@ -66,6 +68,8 @@ def test_every_overridable_function_is_accounted_for(table: ApiTable, unwatched:
         for function in functions:
             if function in table.by_function or is_property(function) or id(function) in listed or function in mode._TRANSPARENT:
                 continue
+            if inspect.unwrap(function) in torch.overrides.get_ignored_functions():  # dynamo wraps torch.manual_seed when it is imported
+                continue
             missing.append(f"{getattr(home, '__name__', home)}: {torch.overrides.resolve_name(function)}")
     assert missing == []
 
@@ -92,7 +96,7 @@ def test_unwatched_functions_exist_and_stand_once(unwatched: dict[str, dict[str,
 @pytest.mark.skipif(not NEWEST, reason="the list is of the newest torch")
 @pytest.mark.parametrize("category", ["functional", "_VF", "torch", "tensor"])
 def test_watched_functions_exist(operations: dict[str, list[str]], category: str) -> None:
-    assert [name for name in operations[category] if find(category, name) is None] == []
+    assert [name for name in operations[category] if find(category, name) is None and f"{category}.{name}" not in ELSEWHERE] == []
 
 
 def test_no_name_stands_twice(operations: dict[str, list[str]]) -> None:

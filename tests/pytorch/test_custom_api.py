@@ -351,16 +351,30 @@ def test_a_function_of_torch(tmp_path: Path) -> None:
     assert list(step.data["mine.linear.0.forward"]["input_kwargs"]) == ["input", "weight"]
 
 
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient * 2
+
+
+class Triple(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient * 3
+
+
+bound_early = Double.apply
+
+
 def test_an_autograd_function(tmp_path: Path) -> None:
-    class Double(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-            return gradient * 2
-
     def body(debugger: PrecisionDebugger) -> None:
         debugger.register_custom_api(Double, "apply")
         Double.apply(X).sum().backward()
@@ -369,6 +383,61 @@ def test_an_autograd_function(tmp_path: Path) -> None:
     step = recorded(tmp_path, body)
     assert step.only("Double.apply.0.backward")["output"][0]["Max"] == 2.0
     assert "apply" not in vars(Double) and torch.autograd.Function.__dict__["apply"] is before
+
+
+@pytest.mark.parametrize(
+    "classes", [(Double,), (Double, Triple), (Triple, Double)], ids=lambda classes: classes[0].__name__ + str(len(classes))
+)
+def test_an_autograd_function_is_not_another_one(tmp_path: Path, classes: tuple[Any, ...]) -> None:
+    """All of them have inherited one and the same `apply`."""
+
+    def body(debugger: PrecisionDebugger) -> None:
+        for each in classes:
+            debugger.register_custom_api(each, "apply")
+        (Double.apply(X) + Triple.apply(X)).sum().backward()
+
+    step = recorded(tmp_path, body)
+    found = {name: step.data[name]["output"][0]["Max"] for name in step.forward() if ".apply." in name}
+    assert found == {f"{each.__name__}.apply.0.forward": {Double: 2, Triple: 3}[each] * X.max().item() for each in classes}
+
+
+def test_a_name_bound_early_to_an_autograd_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is seen too, or it is told that it is not: from torch 2.14 on `apply` is no Python function."""
+    told: list[str] = []
+    monkeypatch.setattr(custom_api.logger, "info", told.append)
+
+    def body(debugger: PrecisionDebugger) -> None:
+        debugger.register_custom_api(Double, "apply")
+        bound_early(X)
+
+    step = recorded(tmp_path, body)
+    told = [line for line in told if "Double.apply" in line]
+    assert ("Double.apply.0.forward" in step.data) != bool(told)
+    assert told == [] or "a name that is bound to it before start() is not seen" in told[0]
+
+
+def test_a_method_of_two_objects_and_one_that_was_inherited(tmp_path: Path) -> None:
+    class Base:
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return x.relu()
+
+    class Left(Base):
+        pass
+
+    one, two, left = Base(), Base(), Left()
+
+    def body(debugger: PrecisionDebugger) -> None:
+        for owner, prefix in ((one, "one"), (two, "two"), (Left, "left")):
+            debugger.register_custom_api(owner, "run", prefix)
+        for each in (one, two, left, Base()):
+            each.run(X)
+
+    assert list(recorded(tmp_path, body).forward()) == [
+        "one.run.0.forward",
+        "two.run.0.forward",
+        "left.run.0.forward",
+        "Tensor.relu.0.forward",
+    ]
 
 
 def test_registering_and_restoring_at_any_time(tmp_path: Path, module: Any) -> None:

@@ -133,6 +133,8 @@ def test_nothing_is_missing_and_parents_mirror_those_of_the_forward(name: str, t
     missing = checker.missing()
     if name == "checkpoint_non_reentrant":
         missing = [text for text in missing if not _recomputed(checker, text)]
+    # Where torch has no grouped matrix product, the operator of transformers that stands in takes views of leaves in its backward pass.
+    missing = [text for text in missing if "_grouped_mm_fallback_backward" not in str(checker.step.frames(text))]
     assert sorted(missing) == sorted(NO_PART.get(name, {}))
     assert checker.wrong_parents() == []
 

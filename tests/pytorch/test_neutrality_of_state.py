@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from capturing import Run, configured, environment
+from capturing import Run, configured, environment, no_default_device
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
@@ -350,7 +350,7 @@ def test_the_default_device_and_the_window_in_any_order(order: str, tmp_path: Pa
             assert torch.empty(1).device.type == ("meta" if inside else "cpu"), action
     finally:
         debugger.stop()
-        torch.set_default_device(None)
+        no_default_device()
     assert _mode_stack() == before
 
 

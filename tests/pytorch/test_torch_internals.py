@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn as nn
+from capturing import no_default_device
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -88,7 +89,7 @@ def test_a_default_device_stays_the_user_s(device: str) -> None:
         torch_internals.remove_mode(ours)
         assert torch.empty(1).device.type == device
     finally:
-        torch.set_default_device(None)  # type: ignore[arg-type]
+        no_default_device()
     assert torch.empty(1).device.type == "cpu"
 
 
@@ -335,6 +336,37 @@ def test_compiled_modules_are_looked_through() -> None:
     assert compile_internals.unwrap_compiled(scripted) is scripted and not compile_internals.is_compiled(scripted)
 
 
+def test_calls_of_compiled_functions_are_known() -> None:
+    """Those of functions that `torch.compiler.disable` has wrapped are none, though torch gives them the same name."""
+
+    def below() -> bool:
+        return compile_internals.is_below_compiled_call(sys._getframe())
+
+    import torch._dynamo
+
+    assert not torch.compiler.disable(below)()
+    restore = compile_internals.force_eager()
+    try:
+        assert torch.compile(below, backend="eager")()
+    finally:
+        assert restore is not None
+        restore()
+
+
+def test_exporting_is_done_while_compiled_code_runs_eagerly() -> None:
+    import torch._dynamo
+
+    restore = compile_internals.force_eager()
+    try:
+        exported = torch.export.export(nn.ReLU(), (torch.ones(2),), strict=True)
+        graph = torch._dynamo.export(nn.ReLU())(torch.ones(2)).graph_module
+    finally:
+        assert restore is not None
+        restore()
+    for made in (exported.module(), graph):
+        assert made(torch.tensor([-1.0, 1.0])).tolist() == [0, 1]
+
+
 def test_not_compiling_now() -> None:
     assert torch_internals.is_compiling() is False
 
@@ -406,3 +438,29 @@ def test_put_pre_hook() -> None:
     torch_internals.take_module_hooks(module, "key")
     assert module(torch.zeros(1)).item() == 0
     assert not module._forward_pre_hooks and not module._forward_pre_hooks_with_kwargs
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        nn.modules.module.register_module_forward_pre_hook,
+        nn.modules.module.register_module_forward_hook,
+        nn.modules.module.register_module_full_backward_pre_hook,
+        nn.modules.module.register_module_full_backward_hook,
+        nn.Module.register_forward_pre_hook,
+        nn.Module.register_forward_hook,
+        nn.Module.register_full_backward_pre_hook,
+        nn.Module.register_full_backward_hook,
+    ],
+    ids=lambda register: register.__name__,
+)
+def test_hooks_of_somebody_else_are_seen(register: Callable[..., Any]) -> None:
+    module = nn.Identity()
+    torch_internals.put_module_hooks(module, "key", lambda *_: None, lambda *_: None)
+    assert torch_internals.only_hooks_of(module, "key")
+    handle = register(*([] if "module" in register.__name__ else [module]), lambda *_: None)
+    try:
+        assert not torch_internals.only_hooks_of(module, "key")
+    finally:
+        handle.remove()
+    assert torch_internals.only_hooks_of(module, "key")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from msprobe.recording import risk
 from msprobe.recording.risk import risk_of, within_risk_level
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "risk_levels.md"
+CHINESE = PAGE.parent / "zh" / "risk_levels.md"
 NAMES = [name for group in risk.GROUPS for name in group.names]
 
 
@@ -101,6 +103,29 @@ def test_every_name_stands_once_in_a_known_class() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == risk.page(), "run: python -m msprobe.recording.risk docs/risk_levels.md"
+
+
+def test_the_chinese_page_is_up_to_date() -> None:
+    """Its titles and remarks are its own, the names are those of the table."""
+    text = CHINESE.read_text(encoding="utf-8")
+    assert text == risk.translated(text), "run: python -m msprobe.recording.risk docs/zh/risk_levels.md"
+    assert [name for name in NAMES if f"`{name}`" not in text] == []
+
+
+def test_names_are_renewed_and_words_stay(tmp_path: Path) -> None:
+    text = CHINESE.read_text(encoding="utf-8")
+    (tmp_path / "zh").mkdir()
+    page = tmp_path / "zh" / "page.md"
+    page.write_text(text.replace("`conv1d`, ", "").replace("`__pos__`", "`gone`"), encoding="utf-8")
+    assert risk.main([str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows[:-1], lambda rows: [*rows, rows[-1]]])
+def test_a_table_of_another_length_is_refused(change: Callable[[list[str]], list[str]]) -> None:
+    rows = [line for line in CHINESE.read_text(encoding="utf-8").split("\n") if line.startswith(("| CORE |", "| FOCUS |", "| LOW |"))]
+    with pytest.raises(ValueError, match="the table has too "):
+        risk.translated("\n".join(change(rows)))
 
 
 def test_the_script_writes_the_page(tmp_path: Path) -> None:

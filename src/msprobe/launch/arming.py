@@ -162,6 +162,9 @@ class Armed:
 
             frame = sys._getframe(2)
             call = compiled_call(frame)
+            if call is None and frame.f_back is not None:  # the source of what was exchanged is not to be had: one frame more
+                frame = frame.f_back
+                call = compiled_call(frame)
             if call is None or self._running:
                 return
             models = models_of_call(*call)

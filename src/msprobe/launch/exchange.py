@@ -51,6 +51,7 @@ def outer({free}):
         return msprobe_originals[{number}]({arguments})
     return {name}
 """
+_OUTER = "outer.<locals>."
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 _CALLS = {"LOAD_METHOD", "LOAD_ATTR", "PUSH_NULL", "PRECALL", "CALL", "CALL_METHOD", "CALL_FUNCTION", "EXTENDED_ARG"}
@@ -155,8 +156,31 @@ def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType:
     outer.body = [function]
     tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
     made = _inner(_inner(compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)))
-    more: Any = {name: getattr(code, name) for name in ("co_qualname",) if hasattr(code, name)}  # Python 3.11 and newer
-    return made.replace(**more)
+    return _with_names_of(made, f"{_OUTER}{code.co_name}", code)
+
+
+def _with_names_of(made: CodeType, prefix: str, code: CodeType) -> CodeType:
+    """Functions have the qualified names that they have in `code`, not those that they have inside of `outer`."""
+    strings = _strings(code) if not hasattr(code, "co_qualname") else []
+
+    def renamed(one: CodeType) -> CodeType:
+        more: Any = {"co_consts": tuple(renamed(c) if isinstance(c, CodeType) else named(c) for c in one.co_consts)}
+        if hasattr(one, "co_qualname"):  # Python 3.11 and newer
+            more["co_qualname"] = f"{code.co_qualname}{one.co_qualname.removeprefix(prefix)}"  # type: ignore[attr-defined]
+        return one.replace(**more)
+
+    def named(constant: Any) -> Any:
+        """In Python 3.10 the names of inner functions are constants beside them, and a function does not know its own."""
+        if isinstance(constant, str) and constant.startswith(_OUTER):
+            return next((text for text in strings if f".{text}".endswith(f".{constant[len(_OUTER) :]}")), constant)
+        return constant
+
+    return renamed(made)
+
+
+def _strings(code: CodeType) -> list[str]:
+    inner = [text for constant in code.co_consts if isinstance(constant, CodeType) for text in _strings(constant)]
+    return [constant for constant in code.co_consts if isinstance(constant, str)] + inner
 
 
 def _same(made: CodeType, code: CodeType) -> bool:

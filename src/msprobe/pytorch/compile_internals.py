@@ -24,7 +24,7 @@ def force_eager() -> Callable[[], None] | None:
     if eval_frame is None:
         return None
     before = eval_frame._stance
-    torch.compiler.set_stance("force_eager")
+    eval_frame._set_stance(_eager_but_for_export(eval_frame))
 
     def restore() -> None:
         eval_frame._set_stance(before)
@@ -32,12 +32,33 @@ def force_eager() -> Callable[[], None] | None:
     return restore
 
 
+def _eager_but_for_export(eval_frame: Any) -> Any:
+    """The stance `force_eager`, except that what exports still traces: in torch 2.6, `torch.export.export` fails under that stance."""
+
+    class EagerButForExport(eval_frame.DynamoStance):
+        @property
+        def stance(self) -> str:
+            asked_for = sys._getframe(1).f_locals.get("callback")  # torch asks with the callback that is about to trace
+            while asked_for is not None:
+                if getattr(asked_for, "_export", False):
+                    return "default"
+                inner = getattr(asked_for, "_torchdynamo_orig_callable", None)  # its name in torch 2.6
+                asked_for = inner if inner is not None else getattr(asked_for, "_torchdynamo_orig_backend", None)
+            return "force_eager"
+
+        @stance.setter
+        def stance(self, _: str) -> None:
+            pass  # the constructor sets it
+
+    return EagerButForExport("force_eager")
+
+
 def compiling_is_loaded() -> bool:
     """Whether `torch.compile` was used in this process, or dynamo imported."""
     return "torch._dynamo.eval_frame" in sys.modules
 
 
-_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6
+_COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6; so are called those of torch.compiler.disable, which hold no callback
 
 
 def stance_reader() -> FunctionType | None:
@@ -49,6 +70,8 @@ def stance_reader() -> FunctionType | None:
 def compiled_call(frame: FrameType | None) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Function and arguments, if this is the frame of a compiled function's call."""
     if frame is None or frame.f_globals.get("__name__") != "torch._dynamo.eval_frame" or frame.f_code.co_name not in _COMPILED:
+        return None
+    if "callback" not in frame.f_code.co_freevars:
         return None
     own = frame.f_locals
     function, args, kwargs = own.get("fn"), own.get("args"), own.get("kwargs")

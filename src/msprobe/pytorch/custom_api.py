@@ -6,6 +6,7 @@ import builtins
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import BuiltinFunctionType, ClassMethodDescriptorType
 from typing import Any
 
 from msprobe.config.values import nearest
@@ -49,8 +50,9 @@ def register(module: Any, api: Any, api_prefix: Any = None) -> None:
         raise UsageError(f'{call}: api is {api!r}; allowed: the name of the function as text, such as "compute"')
     if module is builtins:
         raise UsageError(f"{call}: module is builtins; its functions are called everywhere, by msprobe too; name a function of your own")
+    raw: Any = None
     try:
-        checked_attribute(module, api, call)
+        raw = checked_attribute(module, api, call)
     except Exception as error:  # a property or a __getattr__ of the user's
         let_through(error)
         if isinstance(error, UsageError):
@@ -64,6 +66,8 @@ def register(module: Any, api: Any, api_prefix: Any = None) -> None:
     if api_prefix.partition(".")[0] in MODULE_ROOTS:
         raise UsageError(f"{call}: api_prefix is {api_prefix!r}; names that begin with {' or '.join(MODULE_ROOTS)} are those of modules")
     registration = Registration(module, api, api_prefix)
+    if (id(module), api) not in _registered and isinstance(raw, BuiltinFunctionType | ClassMethodDescriptorType) and not seen_by_mode(raw):
+        logger.info(f"{call}: {api_prefix}.{api} is no Python function: a name that is bound to it before start() is not seen")
     for part in _open:
         part.forget(module, api)
     _registered[id(module), api] = registration

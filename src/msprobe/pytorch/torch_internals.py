@@ -177,6 +177,14 @@ def makes_view(node: Any) -> bool:
 PythonNode: type = torch.autograd.function.BackwardCFunction
 """Graph nodes of user-written `torch.autograd.Function`s are instances of it."""
 
+PYTHON_NODE_CODES = frozenset(
+    function.__code__ for function in (getattr(PythonNode, name, None) for name in ("apply", "apply_boxed")) if function is not None
+)
+"""Code objects by which the engine runs the backward of a user-written Function; `apply_boxed` from torch 2.14 on."""
+
+CHECKPOINTING = ("checkpoint", "_checkpoint_impl")
+"""Names of the functions that run checkpointed code for the first time; its piece stands in `gen`. The second from torch 2.14 on."""
+
 run_backward: Callable[..., Any] = _graph._engine_run_backward
 
 
@@ -218,9 +226,12 @@ def take_module_hooks(module: torch.nn.Module, key: str) -> None:
         hooks.pop(key, None)
 
 
+_GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks")
+
+
 def only_hooks_of(module: torch.nn.Module, key: str) -> bool:
     """Whether calling this module runs no hooks but those that `put_module_hooks` has put under `key`."""
-    if _torch_module._has_any_global_hook() or module._backward_hooks or module._backward_pre_hooks:
+    if any(getattr(_torch_module, name) for name in _GLOBAL_HOOKS) or module._backward_hooks or module._backward_pre_hooks:
         return False
     return not (module._forward_hooks.keys() | module._forward_pre_hooks.keys()) - {key}
 

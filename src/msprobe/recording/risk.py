@@ -1,4 +1,6 @@
-"""Risk classes of APIs, for the field `risk_level`. `python -m msprobe.recording.risk docs/risk_levels.md` writes the page about them.
+"""Risk classes of APIs, for the field `risk_level`.
+
+`python -m msprobe.recording.risk docs/risk_levels.md docs/zh/risk_levels.md` writes the page, and the names into its translation.
 
 The table names every function of support_wrap_ops.yaml once, without what does not change its class: the `_` of in-place variants and
 `_foreach_`. What it does not name (a user's own API, a function that a later torch brings) computes for all we know: FOCUS.
@@ -8,7 +10,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 PRINCIPLE = """\
 **CORE**: one element of the result stands for a long sum of products or of exponentials, or for a whole formula that one kernel computes.
@@ -129,7 +133,8 @@ GROUPS: tuple[Group, ...] = (
         cholesky cholesky_inverse cholesky_solve cross det geqrf inverse kron linalg.cholesky linalg.cholesky_ex linalg.cond linalg.cross
         linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex
         linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lstsq linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
-        linalg.matrix_exp linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex linalg.solve_triangular
+        linalg.matrix_exp linalg.matrix_rank linalg.matrix_sqrth linalg.pinv linalg.polar linalg.qr linalg.slogdet linalg.solve
+        linalg.solve_ex linalg.solve_triangular
         linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve linalg.vander lobpcg logdet lu lu_solve lu_unpack matrix_exp orgqr
         ormqr pca_lowrank pinverse qr slogdet svd svd_lowrank triangular_solve"""),
     _group("FOCUS", "Fourier transforms", """
@@ -223,24 +228,51 @@ here, such as an API of your own, is FOCUS.
 """
 
 
-def page() -> str:
-    """The text of docs/risk_levels.md."""
+def _groups() -> list[Group]:
+    """In the order of the table."""
     communication = Group("CORE", "Communication and fused kernels", (), f"everything with the prefix {', '.join(FUSED_PREFIXES)}")
     of_aten = [Group(group.risk, f"{group.title}, of `torch.ops.aten`", group.names) for group in ATEN]
-    rows = []
-    for risk in ("CORE", "FOCUS", "LOW"):
-        for group in (*GROUPS, communication, *of_aten):
-            if group.risk == risk:
-                names = ", ".join(f"`{name}`" for name in sorted(group.names))
-                rows.append(f"| {risk} | {group.title} | {'; '.join(filter(None, (names, group.remark)))} |")
+    return [group for risk in ("CORE", "FOCUS", "LOW") for group in (*GROUPS, communication, *of_aten) if group.risk == risk]
+
+
+def _names(group: Group) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(group.names))
+
+
+def page() -> str:
+    """The text of docs/risk_levels.md."""
+    rows = [f"| {group.risk} | {group.title} | {'; '.join(filter(None, (_names(group), group.remark)))} |" for group in _groups()]
     return _PAGE.format(principle=PRINCIPLE, rows="\n".join(rows))
 
 
+_ROW = re.compile(r"\| (?:CORE|FOCUS|LOW) \| ([^|]*) \| (?:`[^|\uff1b]*`)?([^|]*) \|")
+
+
+def translated(text: str) -> str:
+    """A page in another language with the names as they are now: its titles, and its remarks behind a full-width semicolon, stay.
+
+    Raises:
+        ValueError: its table has not a row for each group.
+    """
+    groups = iter(_groups())
+    lines = [_renewed(row, groups) if (row := _ROW.fullmatch(line)) else line for line in text.split("\n")]
+    if next(groups, None) is not None:
+        raise ValueError("the table has too few rows")
+    return "\n".join(lines)
+
+
+def _renewed(row: re.Match[str], groups: Iterator[Group]) -> str:
+    group = next(groups, None)
+    if group is None:
+        raise ValueError("the table has too many rows")
+    return f"| {group.risk} | {row[1]} | {_names(group)}{row[2]} |"
+
+
 def main(arguments: list[str]) -> int:
-    """Write the page to the files named."""
-    for path in arguments:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page())
+    """Write the page to the files named; of one in a directory `zh`, the names."""
+    for path in map(Path, arguments):
+        text = translated(path.read_text(encoding="utf-8")) if path.parent.name == "zh" else page()
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from capturing import Step
 from ranks import run_ranks, step_of
 
@@ -42,8 +43,19 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return directory, run_ranks("training_ranks.py", 4, directory)
 
 
+def _runs_here(kind: str) -> bool:
+    """fully_shard of torch 2.6 calls what streams of a CPU do not have there."""
+    return hasattr(torch.cpu.Stream, "record_event") or not kind.startswith(("fsdp", "hybrid"))
+
+
+def _skip_unless(kind: str) -> None:
+    if not _runs_here(kind):
+        pytest.skip("fully_shard of this torch does not run on a CPU")
+
+
 @pytest.fixture
 def trained(request: pytest.FixtureRequest, kind: str) -> Trained:
+    _skip_unless(kind)
     result: Trained = request.getfixturevalue("two" if kind in KINDS else "four")
     return result
 
@@ -102,6 +114,7 @@ def test_reduced_is_the_mean(two: Trained) -> None:
 
 def test_collectives_of_fully_shard(two: Trained) -> None:
     """Three groups of parameters: gathered before the forward pass, and the two inner ones again before the backward pass."""
+    _skip_unless("fsdp")
     names = step_of(two[0] / "fsdp", 0, 0).names
     counts = {
         kind: sum(name.startswith(f"Distributed.{kind}.") for name in names) for kind in ("all_gather_into_tensor", "reduce_scatter_tensor")
@@ -119,7 +132,7 @@ def test_collectives_of_a_communication_hook(two: Trained) -> None:
 
 def test_each_rank_has_its_directory(two: Trained, four: Trained) -> None:
     for (directory, outcomes), kinds in ((two, KINDS), (four, OF_FOUR)):
-        for kind in kinds:
+        for kind in filter(_runs_here, kinds):
             for number in STEPS:
                 below = directory / kind / f"step{number}"
                 assert sorted(path.name for path in below.iterdir()) == [f"rank{rank}" for rank in range(len(outcomes))]

@@ -12,7 +12,7 @@ import torch
 from capturing import Run, forget_debugger
 from overriding import Takes, clean, configured, source
 from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 
 import warm_python
 
@@ -65,7 +65,8 @@ def without(function: Any, *args: Any) -> Any:
 
 def late(function: Any, *args: Any) -> Any:
     """Recomputation runs to its end."""
-    return checkpoint(function, *args, use_reentrant=False, early_stop=False)
+    with set_checkpoint_early_stop(False):  # torch 2.6 has no argument for it
+        return checkpoint(function, *args, use_reentrant=False)
 
 
 def selective(function: Any, *args: Any) -> Any:

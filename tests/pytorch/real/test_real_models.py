@@ -163,9 +163,10 @@ def with_gradients(step: Step) -> dict[str, list[bool]]:
     """Plain name of an operation -> for each of its recorded differentiable calls, in order, whether it has a backward entry."""
     data = step.data
     found: dict[str, list[bool]] = defaultdict(list)
+    inside = {name for names, frames in step.stack.values() if "_grouped_mm_fallback_backward" in str(frames) for name in names}
     for text, entry in data.items():
         name = parse_name(text)
-        if not isinstance(name, ApiName) or name.direction != "forward":
+        if not isinstance(name, ApiName) or name.direction != "forward" or text in inside:
             continue
         if requiring_grad([entry["input_args"], entry["input_kwargs"]]) and requiring_grad(entry.get("output")):
             found[plain_name(name.api)].append(text.replace(".forward", ".backward") in data)

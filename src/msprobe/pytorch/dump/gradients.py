@@ -6,6 +6,7 @@ all nodes at its edges have fired, or when the backward pass ends.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -27,9 +28,17 @@ _UNKEPT = "a gradient that autograd does not keep (a view was changed in place)"
 _MAX_CHAIN = 50
 
 
-def _identity(node: Any) -> tuple[int, int]:
-    """Tells a node from all others of the step: an address is used again when a graph is freed."""
-    return (node, -1) if type(node) is int else (id(node), node._sequence_nr())
+def _identity(node: Any) -> tuple[Any, ...]:
+    """Tells a node from all others of the step that this thread has made.
+
+    Not by its address: that is used again when a graph is freed, and torch 2.6 makes another object of the same node each time it is asked.
+    Leaves alone have no number.
+    """
+    if type(node) is int:
+        return (node, -1)
+    if type(node) is torch_internals.LeafNode:
+        return (id(node), -1)
+    return (threading.get_ident(), type(node), node._sequence_nr())
 
 
 def _views_from(node: Any, kept: set[Any]) -> Iterator[Any]:
@@ -120,8 +129,8 @@ class GradientObservers:
         self.kept_nodes: list[Any] = []
         """Nodes of leaves that carry an observer: nobody else keeps them until the backward pass."""
         self._cut: set[str] = set()
-        self._makers: dict[tuple[int, int], tuple[str, ...]] = {}
-        """id of a node -> the calls whose output it made; only to name them in a message."""
+        self._makers: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        """Identity of a node -> the calls whose output it made; only to name them in a message."""
         self._running: dict[int, list[Callable[[int], None]]] = {}
 
     def watch(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.utils.checkpoint
 
-from msprobe.pytorch.torch_internals import PythonNode, graph_task
+from msprobe.pytorch.torch_internals import CHECKPOINTING, PythonNode, graph_task
 
 _CHECKPOINT_FILE = torch.utils.checkpoint.__file__
 
@@ -31,7 +31,7 @@ def checkpoints(frame: FrameType | None) -> tuple[list[Any], tuple[Any, Any] | N
                     if name == "backward":
                         return opened, (node, graph_task())
                     opened.append(node)
-        elif name in ("checkpoint", "unpack_hook") and code.co_filename == _CHECKPOINT_FILE:
+        elif (name in CHECKPOINTING or name == "unpack_hook") and code.co_filename == _CHECKPOINT_FILE:
             known = frame.f_locals
             if name == "unpack_hook":
                 return opened, (known["frame"], known["gid"]) if "frame" in known and "gid" in known else None

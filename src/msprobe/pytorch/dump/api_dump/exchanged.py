@@ -14,6 +14,8 @@ from typing import Any
 from msprobe.pytorch import torch_internals
 
 Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Concerns = Callable[[tuple[Any, ...]], bool]
+"""Whether a call with these arguments is a handler's: a method is called on other objects and classes too."""
 
 # The names must be none that a closure of the user's holds.
 _TEMPLATE = """
@@ -37,7 +39,7 @@ class Exchanged:
     def __init__(self, function: FunctionType, number: int) -> None:
         self.function = function
         self._number = number
-        self._handlers: list[Handler] = []
+        self._handlers: list[tuple[Handler, Concerns | None]] = []
         self._code = function.__code__
         self._ours = _calling(number, self._code)
         self.original = _copy(function)
@@ -52,10 +54,10 @@ class Exchanged:
             self._ours = _calling(self._number, self._code)
         self.original = _copy(function)
 
-    def add(self, handler: Handler) -> None:
-        """From now on a call of the function is `handler(args, kwargs)`."""
+    def add(self, handler: Handler, concerns: Concerns | None = None) -> None:
+        """From now on a call of the function is `handler(args, kwargs)`; of several the last one that it concerns."""
         function = self.function
-        self._handlers.append(handler)
+        self._handlers.append((handler, concerns))
         if function.__code__ is self._code:
             function.__dict__["__wrapped__"] = self.original  # signature and source are found through it
             function.__code__ = self._ours
@@ -63,7 +65,7 @@ class Exchanged:
 
     def remove(self, handler: Handler) -> None:
         """Undo `add`. The last to go puts the function's own code back, unless somebody else has exchanged it since."""
-        self._handlers = [one for one in self._handlers if one is not handler]
+        self._handlers = [one for one in self._handlers if one[0] is not handler]
         if self._handlers:
             return
         function, own = self.function, self.function.__dict__
@@ -80,11 +82,14 @@ class Exchanged:
         """A call of the function."""
         handlers, original, function = self._handlers, self.original, self.function
         if torch_internals.is_compiling():
-            return handlers[-1](args, kwargs) if handlers else original(*args, **kwargs)
+            return handlers[-1][0](args, kwargs) if handlers else original(*args, **kwargs)
         # The user may have given the function other defaults meanwhile.
         if original.__defaults__ is not function.__defaults__ or original.__kwdefaults__ is not function.__kwdefaults__:
             original.__defaults__, original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        return handlers[-1](args, kwargs) if handlers else original(*args, **kwargs)
+        for handler, concerns in reversed(handlers):
+            if concerns is None or concerns(args):
+                return handler(args, kwargs)
+        return original(*args, **kwargs)
 
 
 entries: list[Exchanged] = []

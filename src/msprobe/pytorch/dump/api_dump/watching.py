@@ -10,7 +10,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from types import ClassMethodDescriptorType, FunctionType
 from typing import Any
 
 from msprobe.contain import let_through
@@ -18,7 +18,7 @@ from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api
-from msprobe.pytorch.dump.api_dump.exchanged import Exchanged, Handler, exchanged
+from msprobe.pytorch.dump.api_dump.exchanged import Concerns, Exchanged, Handler, exchanged
 from msprobe.pytorch.dump.recorder import Recorder
 
 _is_compiling = torch_internals.is_compiling
@@ -36,12 +36,13 @@ class Watch:
     Args:
         owner, attribute: where it is found: a module, a class, or an object.
         handler: `handler(args, kwargs)` is called instead; given `original`, which does what the function does unwatched.
+        concerns: of a call's arguments, whether it is one of those that are meant; None: all are.
     """
 
-    def __init__(self, owner: Any, attribute: str, handler: Callable[[Any], Handler]) -> None:
+    def __init__(self, owner: Any, attribute: str, handler: Callable[[Any], Handler], concerns: Concerns | None = None) -> None:
         self._owner, self._attribute = owner, attribute
         self._raw, self._is_own = raw_attribute(owner, attribute)
-        self._handler = handler
+        self._handler, self._concerns = handler, concerns
         self._exchanged: tuple[Exchanged, Handler] | None = None
         self._wrapper: Any = None
 
@@ -53,11 +54,11 @@ class Watch:
             entry.renew()
             handler = self._handler(entry.original)
             self._exchanged = entry, handler  # first: an interruption of the user's may come between any two lines
-            entry.add(handler)
+            entry.add(handler, self._concerns)
             return
         original = self._raw.__func__ if isinstance(self._raw, staticmethod | classmethod) else self._raw
         wrapper = _wrapper(original, self._handler(original))
-        if isinstance(self._raw, classmethod):
+        if isinstance(self._raw, classmethod | ClassMethodDescriptorType):
             wrapper = classmethod(wrapper)
         elif isinstance(self._owner, type) and not _binds(self._raw):
             wrapper = staticmethod(wrapper)
@@ -80,18 +81,33 @@ class Watch:
 
 def watch(owner: Any, attribute: str, api: Api, recorder: Recorder) -> Watch:
     """A watch that records the calls as `api`."""
-    raw, _ = raw_attribute(owner, attribute)
-    bound = (raw.__self__,) if inspect.ismethod(raw) else ()  # a method of one object: others of its class are not meant
+    concerns = _concerns(owner, attribute)
 
     def handler(original: Any) -> Handler:
         def handle(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if _is_compiling() or not recording(recorder) or (bound and (not args or args[0] is not bound[0])):
+            if _is_compiling() or not recording(recorder) or (concerns is not None and not concerns(args)):
                 return original(*args, **kwargs)
             return recorder.api(api, original, args, kwargs)
 
         return handle
 
-    return Watch(owner, attribute, handler)
+    return Watch(owner, attribute, handler, concerns)
+
+
+def _concerns(owner: Any, attribute: str) -> Concerns | None:
+    """Which calls are meant where a method belongs to more than `owner`: a method of one object, or one that a class has inherited."""
+    raw, own = raw_attribute(owner, attribute)
+    if inspect.ismethod(raw):
+        one = raw.__self__
+        return lambda args: bool(args) and args[0] is one
+    if own or not isinstance(owner, type) or not _binds(raw):
+        return None
+
+    def of_the_class(args: tuple[Any, ...]) -> bool:
+        first = args[0] if args else None
+        return any(one is owner for one in (*(type.mro(first) if isinstance(first, type) else ()), *type(first).__mro__))
+
+    return of_the_class
 
 
 def switched_on(one: Watch, what: str) -> bool:

@@ -19,7 +19,6 @@ from msprobe.pytorch.dump.distributed import c10d
 from msprobe.pytorch.process import current_rank
 
 _KEY = "msprobe-reduced"
-_PYTHON_NODE_CODE = torch_internals.PythonNode.apply.__code__  # type: ignore[attr-defined]
 _ROUNDS = 3
 """How often the engine's callbacks must have come round before a reduction that was queued among them has run: a static graph's
 first reduction is queued by a callback, and queues its end."""
@@ -158,7 +157,7 @@ def _inside_another_backward() -> bool:
     """Whether a node of the graph runs this backward pass (a reentrant checkpoint does): the reduction belongs to the outer one."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code is _PYTHON_NODE_CODE:
+        if frame.f_code in torch_internals.PYTHON_NODE_CODES:
             return True
         frame = frame.f_back
     return False
