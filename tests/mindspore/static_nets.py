@@ -215,6 +215,22 @@ class Masked(nn.Cell):
         return ops.where(mask, x, ops.zeros_like(x))
 
 
+class RunTime(nn.Cell):
+    """A branch that is decided when the graph runs; there is another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.never, self.taken = dense(), dense(), dense()
+
+    def construct(self, x):
+        x = self.first(x)
+        if x.sum() > 1e6:
+            x = self.never(x)
+        else:
+            x = self.taken(x)
+        return ops.tanh(x)
+
+
 class Stopped(nn.Cell):
     """No gradient goes into one of the cells: MindSpore does not compile a hook on its parameters."""
 

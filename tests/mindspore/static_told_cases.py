@@ -13,7 +13,7 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from msprobe.mindspore import PrecisionDebugger, device
-from msprobe.mindspore.static_dump import wrapping
+from msprobe.mindspore.static_dump import starting, wrapping
 from msprobe.mindspore.static_dump.recorder import RECORDER, UNNUMBERED, Spot
 from msprobe.mindspore.static_dump.step import StaticStep
 
@@ -165,9 +165,42 @@ for runs in range(2):
         RECORDER.number(base)
         if call > 0:  # twice: before the last call of the run has begun, and after
             RECORDER.take(spot, UNNUMBERED, "Float32", np.full(2, 10 * runs + call, np.float32))
+# a run of the graph that calls another cell: the zero that it has for this one, and a sum that is zero
+RECORDER.number("Cell.out.Dense")
+RECORDER.take(spot, UNNUMBERED, "Float32", np.zeros(2, np.float32))
+RECORDER.take(spot._replace(path="bias"), UNNUMBERED, "Float32", np.full(2, 3, np.float32))
+RECORDER.take(spot._replace(path="bias"), UNNUMBERED, "Float32", np.zeros(2, np.float32))
+RECORDER.take(Spot("Cell.never.Dense", "parameters_grad", "", "weight"), UNNUMBERED, "Float32", np.zeros(2, np.float32))
 late.step()
 (path,) = Path("late").rglob("dump.json")
-answer["late"] = {name: entry["weight"][0]["Max"] for name, entry in json.loads(path.read_text(encoding="utf-8"))["data"].items()}
+gradients = json.loads(path.read_text(encoding="utf-8"))["data"]
+answer["late"] = {name: {key: record["Max"] for key, (record,) in entry.items()} for name, entry in gradients.items()}
+
+
+class Fails:
+    """What the user has started has failed, and whoever waits first is told."""
+
+    left = 1
+
+    def __call__(self):
+        self.left -= 1
+        return ValueError("theirs") if self.left == 0 else None
+
+
+PrecisionDebugger._instance = PrecisionDebugger._session = None
+Path("users.json").write_text(json.dumps({"task": "statistics", "dump_path": "users", "level": "L0"}), encoding="utf-8")
+users, net = PrecisionDebugger("users.json"), Net()
+users.start(net, rank_id=3)
+told.clear()
+users.start(net)
+net(x)
+waits, starting.wait_for_device = starting.wait_for_device, Fails()
+users.stop()
+try:
+    users.step()
+except ValueError as error:
+    answer["users"] = [str(error), len(json.loads(Path("users/step0/rank3/dump.json").read_text(encoding="utf-8"))["data"]), list(told)]
+starting.wait_for_device = waits
 Path("unended.json").write_text(json.dumps({"task": "statistics", "dump_path": "unended", "level": "L0"}), encoding="utf-8")
 PrecisionDebugger._instance = PrecisionDebugger._session = None
 unended, net = PrecisionDebugger("unended.json"), Net()

@@ -105,6 +105,16 @@ def test_an_error_of_ours_switches_off_and_goes_no_further(tmp_path: Path, caplo
     assert caplog.messages[2:] == ["could not switch recording off: KeyError('ours')"]
 
 
+def test_level_debug_goes_on_without_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    session = Session(tmp_path, level="debug")
+
+    def failing() -> None:
+        raise KeyError("ours")
+
+    contained(failing, session)
+    assert session.off == 1 and caplog.messages == ["recording failed, the training goes on: KeyError('ours')"]
+
+
 @pytest.mark.parametrize("error", [UsageError, KeyboardInterrupt])
 def test_what_belongs_to_the_user_passes(tmp_path: Path, error: type[BaseException]) -> None:
     session = Session(tmp_path)

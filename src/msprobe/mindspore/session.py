@@ -19,7 +19,7 @@ from msprobe.mindspore.debug_save.step import SavedStep
 from msprobe.mindspore.dump.cell_dump.naming import checked_models
 from msprobe.mindspore.dump.recorder import Recorder
 from msprobe.mindspore.dump.step_record import StepRecord
-from msprobe.mindspore.dump.values import PendingError
+from msprobe.mindspore.dump.values import PendingError, raise_failure
 from msprobe.mindspore.dump.window import CompilationGuard, Window
 from msprobe.mindspore.kernel_dump import starting as kernel_dump
 from msprobe.mindspore.kernel_dump.written import Written
@@ -96,7 +96,7 @@ class Session(BaseSession):
             return
         if config.level == "L0" and config.task != "structure" and in_graph_mode():
             self._tell_file_format()
-            self.static.start(model)
+            self.static.start(model, rank_id)
             return
         if self.window is not None:
             self.tell_started()
@@ -166,14 +166,17 @@ class Session(BaseSession):
         self.number += 1
         if os.getpid() != self.pid:
             return
-        failure = wait_for_device() if step is not None or saved is not None else None
-        parts = [self.static.end_step]
+        failures: list[Exception | None] = []
+        parts: list[Callable[[], None]] = []
+        if step is not None or saved is not None:
+            parts.append(lambda: failures.append(wait_for_device()))
+        parts.append(self.static.end_step)
         if saved is not None:
             parts.append(partial(self._close, saved))
         if step is not None:
             self.guard.step = None
             parts += [self.guard.close, partial(self._close, step), partial(self.tell_unmatched, step, ended=True)]
-        neutral.every_part(*parts, partial(_raise_pending, failure))
+        neutral.every_part(*parts, lambda: raise_failure(failures[0] if failures else None))
 
     def _close(self, step: StepRecord | SavedStep) -> None:
         try:
@@ -221,11 +224,6 @@ class Session(BaseSession):
         self.static.switch_off()
         if window is not None:
             window.close()
-
-
-def _raise_pending(failure: Exception | None) -> None:
-    if failure is not None:
-        raise PendingError(failure)
 
 
 def contained(action: Callable[[], None], session: Session) -> None:

@@ -168,7 +168,10 @@ def contained(action: Callable[[], None], session: BaseSession) -> None:
         raise
     except Exception as error:
         let_through(error)
-        logger.error(f"recording failed and is off until the next start(): {error!r}", exc_info=log.logger.isEnabledFor(10))
+        text = f"recording failed and is off until the next start(): {error!r}"
+        if session.config.level == "debug":  # nobody has to call start() there, and save() goes on
+            text = f"recording failed, the training goes on: {error!r}"
+        logger.error(text, exc_info=log.logger.isEnabledFor(10))
         try:
             session.switch_off()
         except Exception as second:

@@ -145,6 +145,13 @@ def test_more_dimensions_and_no_bias(tmp_path: Path, capsys: pytest.CaptureFixtu
 NOT_JOINED = {
     "the bias is added to something else": (of_mindspore(off={"product": 0.5}), of_pytorch()),
     "the weight is not transposed": (of_mindspore(weight=(3, 5)), of_pytorch()),
+    "the weight is not transposed, and PyTorch has such a one elsewhere": (
+        of_mindspore(weight=(3, 5), bias=False),
+        {
+            **of_pytorch(bias=False),
+            "Functional.linear.1.forward": api([tensor(3.0, shape=(4, 5)), tensor(4.0, shape=(3, 5))], [tensor(5.0, shape=(4, 3))]),
+        },
+    ),
     "PyTorch has a bare product, too": (
         {**of_mindspore(), **of_mindspore(1)},
         {

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.mindspore
 EXACT = [
     "Layers", "Residual", "Transformer", "Order", "Tied", "Short", "Branches", "Loop", "Recomputed", "Dropped", "Containers",
-    "Keyed", "PassedOn",
+    "Keyed", "PassedOn", "RunTime",
 ]  # fmt: skip
 UNHOOKED = "Stopped"
 MAY_DIFFER = {
@@ -23,7 +23,7 @@ MAY_DIFFER = {
 PARTS = [
     ["Layers", "Residual", "Transformer", "Order+", "PassedOn", "Siamese"],
     ["Tied+", "Short", "Branches", "Loop", "Split", "Stopped"],
-    ["Recomputed", "Dropped", "Containers+", "Keyed", "GoesOn", "model"],
+    ["Recomputed", "Dropped", "Containers+", "Keyed", "GoesOn", "RunTime", "model"],
 ]
 BOTH = [name.rstrip("+") for part in PARTS for name in part if name.endswith("+")]
 
@@ -79,7 +79,7 @@ def test_entries_are_those_of_pynative(answers: Any, net: str) -> None:
     if net == "Layers":  # a sequence gives back what its last cell does: one gradient, which PyNative shows of the inner one first
         order = [name for name in pynative["data"] if name != "Cell.rest.SequentialCell.backward.0"]
         assert [name for name in graph["data"] if name != "Cell.rest.SequentialCell.backward.0"] == order
-    elif net not in ("Branches", "Loop"):  # how often their cells run is not known before
+    elif net not in ("Branches", "Loop", "RunTime"):  # how often their cells run is not known before
         assert list(graph["data"]) == list(pynative["data"])
     assert parents == wanted
     random = net == "Dropped"
@@ -105,7 +105,7 @@ def same(found: Any, wanted: Any, where: str, tolerance: float | None) -> None:
 
 def test_the_gradient_of_a_parameter_is_the_whole_one(answers: Any) -> None:
     """MindSpore calls a parameter's hook with parts of its gradient, where it is used in several parts of a graph."""
-    for net in ("Recomputed", "Branches", "Loop"):
+    for net in ("Recomputed", "Branches", "Loop", "RunTime"):
         (graph, *_), (pynative, *_) = answers[net]["graph"], answers[net]["pynative"]
         gradients = {name: entry for name, entry in graph["data"].items() if "parameters_grad" in name}
         assert set(gradients) == {name for name in pynative["data"] if "parameters_grad" in name}

@@ -89,4 +89,5 @@ def test_without_step_all_goes_into_one_directory_and_is_there_when_the_interpre
 
 def test_wrong_arguments_are_told(saved: Any) -> None:
     assert saved["wrong"] == [[None, None, 3], False]
-    assert "save(name=<int>): it must be text" in saved["output"] and "a int has no gradient" in saved["output"]
+    assert "save(name=<int>): it must be text" in saved["output"]
+    assert 'save_grad(name="n"): only a tensor has a gradient; nothing is saved' in saved["output"]

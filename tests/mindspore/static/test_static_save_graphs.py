@@ -44,7 +44,7 @@ def test_what_cannot_be_saved_is_told_and_the_training_goes_on(saved: Any) -> No
         "save(name=<int>): it must be text, and not empty; nothing is saved",
         "save(save_dir=<str>): it must be text, and not empty; nothing is saved",
         "save_grad(name=<int>): it must be text, and not empty; nothing is saved",
-        "factor has no gradient: only a tensor has; nothing is saved",
+        'save_grad(name="factor"): only a tensor has a gradient; nothing is saved',
         "y is of a shape that is known only when the graph runs",
     ):
         assert saved["output"].count(text) == 1, text

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.mindspore
+GRADIENTS = "Cell.first.Dense.parameters_grad"
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,15 @@ def test_a_step_whose_end_fails_is_closed_and_the_next_one_begins(answers: Any) 
     assert sum("recording failed and is off until the next start()" in text for text in failing["told"]) == 2
 
 
+def test_what_an_operation_of_the_users_raises_reaches_the_user_and_the_step_is_complete(answers: Any) -> None:
+    assert answers["users"][:2] == ["theirs", 2]
+
+
+def test_a_second_start_without_stop_is_told(answers: Any) -> None:
+    (message,) = answers["users"][2]
+    assert re.match(r"start\(\) at .* changes nothing: recording is on since start\(\) at .*static_told_cases\.py:\d+, ", message)
+
+
 def test_another_model_than_that_of_the_first_start_is_told(answers: Any) -> None:
     assert [len(data) for data in answers["another"]["data"]] == [2, 0]
     assert answers["another"]["told"][0].startswith("start(model): in graph mode taps are put into what the first start() was given")
@@ -145,7 +155,12 @@ def test_a_device_whose_graphs_cannot_call_python_is_told_and_nothing_is_put_in(
 
 
 def test_a_part_of_a_gradient_that_comes_before_the_last_call_of_its_run_makes_no_entry_of_its_own(answers: Any) -> None:
-    assert answers["late"] == {"Cell.first.Dense.parameters_grad.0": 2, "Cell.first.Dense.parameters_grad.1": 12}
+    assert {name: entry["weight"] for name, entry in answers["late"].items()} == {f"{GRADIENTS}.0": 2, f"{GRADIENTS}.1": 12}
+
+
+def test_the_zero_of_a_cell_that_a_run_of_the_graph_has_not_called_is_no_gradient(answers: Any) -> None:
+    """A sum that is zero is one."""
+    assert answers["late"] == {f"{GRADIENTS}.0": {"weight": 2, "bias": 0}, f"{GRADIENTS}.1": {"weight": 12}}
 
 
 def test_second_derivatives_are_recorded_without_gradients(answers: Any) -> None:

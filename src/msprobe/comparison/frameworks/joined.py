@@ -197,8 +197,8 @@ def _around(calls: Sequence[Call], first: int, last: int) -> tuple[Call | None, 
 def _is_transposed(product: Call, weights: set[object], bare: set[str], directory: Path) -> bool:
     """Whether a MatMul multiplies by the weight as `linear` does, transposed."""
     taken, weight = _tensors(product, "input")[:2]
-    size = shape(weight)
-    if weight.shape in bare or size is None or len(size) != 2:
+    size, width = shape(weight), (shape(taken) or [0])[-1]
+    if weight.shape in bare or size is None or len(size) != 2 or width != size[1]:
         return False
     if size[0] != size[1]:
         return True

@@ -48,6 +48,12 @@ class PendingError(BaseException):
         self.error = error
 
 
+def raise_failure(failure: Exception | None) -> None:
+    """Hand on what an operation of the user's has raised, where one has."""
+    if failure is not None:
+        raise PendingError(failure)
+
+
 def raise_if_pending(tensor: Any, error: Exception) -> None:
     """Looking at a tensor raised `error`: tell an operation that failed from a tensor that cannot be looked at in this way."""
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from msprobe.config import Config
 from msprobe.contain import let_through
 from msprobe.log import logger
+from msprobe.mindspore.device import device_target
 from msprobe.mindspore.kernel_dump.settings import Machine, ignored, refused, uncertain, write
 from msprobe.mindspore.kernel_dump.written import Written
 from msprobe.mindspore.mindspore_internals import has_compiled, in_graph_mode, whole_graphs_by_default
@@ -23,7 +24,7 @@ def machine(model: Any = None) -> Machine:
     """This process. `model`: what start() was given; a cell may have a jit_level of its own."""
     import mindspore
 
-    target, graph = str(mindspore.get_context("device_target")), in_graph_mode()
+    target, graph = device_target(), in_graph_mode()
     level, rank = _level_that_was_set(model), rank_in_node()
     return Machine(
         mindspore.__version__,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msprobe import log
@@ -11,11 +12,14 @@ from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.mindspore.device import device_target, has_python_ops
 from msprobe.mindspore.dump.cell_dump.naming import checked_models, named_cells
+from msprobe.mindspore.dump.values import raise_failure
 from msprobe.mindspore.kernel_dump.starting import machine
 from msprobe.mindspore.process import current_rank, wait_for_device
 from msprobe.mindspore.static_dump.compiling import Taps
 from msprobe.mindspore.static_dump.recorder import RECORDER
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
+from msprobe.recording.session import every_part
 
 if TYPE_CHECKING:
     from msprobe.config import Config
@@ -55,6 +59,11 @@ def _all_of(model: Any) -> Iterator[Any]:
         yield from (cell for _, cell in named_cells(root))
 
 
+def _tell_unmatched(step: StaticStep) -> None:
+    for text in step.selection.unmatched(ended=True):
+        logger.warning(text)
+
+
 class StaticDump:
     """The part of a session that compiled graphs belong to."""
 
@@ -66,14 +75,20 @@ class StaticDump:
         self._tapped: set[int] = set()
         """Ids of the models of the first start(), and of the cells in them."""
         self._taps: Taps | None = None
+        self._failure: Exception | None = None
+        """What an operation of the user's in this step has raised, and waiting for it was the first to be told."""
 
     @property
     def step(self) -> StaticStep | None:
         """The one that is running."""
         return RECORDER.step
 
-    def start(self, model: Any) -> None:
-        """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once."""
+    def start(self, model: Any, rank_id: int | None = None) -> None:
+        """Calls are recorded from here. The first start() puts the taps in, even if its step is not selected: MindSpore compiles once.
+
+        Args:
+            model, rank_id: those of the user's start().
+        """
         session = self._session
         config = session.config
         if not self._wrapped:
@@ -88,9 +103,13 @@ class StaticDump:
         if self._impossible:
             session.why_nothing = self._impossible
             return
-        rank = current_rank()
-        if RECORDER.on or not session.selects(rank):
+        if RECORDER.on:
+            session.tell_started()
             return
+        rank = current_rank() if rank_id is None else rank_id
+        if not session.selects(rank):
+            return
+        session.started_at = calling_place()
         log.set_rank(rank)
         if RECORDER.step is None:
             from msprobe.mindspore.static_dump.step import StaticStep
@@ -113,8 +132,10 @@ class StaticDump:
     def stop(self) -> None:
         """Calls that begin later are not recorded."""
         if RECORDER.on:
-            wait_for_device()
-            RECORDER.on = False
+            try:
+                self._failure = self._failure or wait_for_device()
+            finally:
+                RECORDER.on = False
 
     def switch_off(self) -> None:
         """Calls that begin later are not recorded, whatever the device still does."""
@@ -125,12 +146,15 @@ class StaticDump:
         RECORDER.on, RECORDER.step = False, None
 
     def end_step(self) -> None:
-        """Everything is on disk."""
+        """Everything is on disk; raises `PendingError` where an operation of the user's has failed."""
         if RECORDER.step is None:
             return
         self.stop()
-        failure = wait_for_device()
+        failure, self._failure = self._failure or wait_for_device(), None
         step, RECORDER.step = RECORDER.step, None
+        every_part(partial(self._close, step), partial(_tell_unmatched, step), partial(raise_failure, failure))
+
+    def _close(self, step: StaticStep) -> None:
         try:
             step.close()
         except Exception as error:
@@ -139,11 +163,7 @@ class StaticDump:
             raise
         finally:
             step.writer.close()  # whatever went wrong: its files are complete
-        for text in step.selection.unmatched(ended=True):
-            logger.warning(text)
-        self._session.has_ended(step)
-        if failure is not None:
-            logger.warning(f"an operation of the step had failed: {failure!r}")
+            self._session.has_ended(step)
 
     def _check(self) -> None:
         """Tell what the configuration asks for and compiled graphs do not have."""

@@ -48,10 +48,15 @@ class StaticStep(Step):
         self._wanted = {_ITEMS[item] for item in mode if item in _ITEMS} if isinstance(mode, tuple) else set(_ITEMS.values())
         self._calls = Counters()
         self._parameter_passes: dict[Spot, tuple[int, int]] = {}
+        self._begun = 0
+        """How many calls have begun, of all cells."""
+        self._calls_before: dict[Spot, tuple[int, int]] = {}
+        """Of a parameter's cell, and of all of them, when its latest gradient came."""
         self._entries: dict[str, Entry | None] = {}
 
     def begin(self, base: str) -> int:
         """A call of a cell begins; gives its number."""
+        self._begun += 1
         return self._calls.take(base)
 
     def take(self, spot: Spot, number: int, dtype: str, array: Array) -> None:
@@ -59,6 +64,8 @@ class StaticStep(Step):
         began = time.perf_counter()
         again = False
         if spot.direction == "parameters_grad":
+            if self._is_of_another_branch(spot, array):
+                return
             number, again = self._backward_pass(spot)
         name = f"{spot.base}.{spot.direction}.{number}"
         entry = self._entry(name, spot, number)
@@ -79,6 +86,14 @@ class StaticStep(Step):
         self._put(entry, spot, record)
         self.tally.tensors += not again
         self.tally.spent += time.perf_counter() - began
+
+    def _is_of_another_branch(self, spot: Spot, array: Array) -> bool:
+        """Whether this is the zero that MindSpore has for a parameter of a cell which this run of the graph has not called. In PyNative
+        there is none, and it would stand in the place of what an earlier run of the step has brought."""
+        calls = self._calls.peek(spot.base), self._begun
+        of_cell, of_all = self._calls_before.get(spot, (0, -1))
+        self._calls_before[spot] = calls
+        return calls[0] == of_cell and calls[1] > of_all and not array.any()
 
     def _backward_pass(self, spot: Spot) -> tuple[int, bool]:
         """Which backward pass a parameter's gradient belongs to, and whether it has had one from it.

@@ -19,6 +19,7 @@ from msprobe.mindspore.static_save.taps import (
     in_graph,
     python_ops,
     tell,
+    tell_no_gradient,
     tell_skipped,
 )
 
@@ -74,7 +75,7 @@ def _usable(what: Any, save_dir: Any, name: Any) -> Any:
 
 def _follow_in_graph(save_dir: Any, name: Any, data: Any) -> Any:
     if not isinstance(data, Tensor):
-        tell(name, "no tensor")
+        tell_no_gradient(name)
         return data
     if not python_ops():
         if dump_ops(name):

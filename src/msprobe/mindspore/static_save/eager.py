@@ -13,7 +13,7 @@ from msprobe.mindspore.device import has_dump_ops
 from msprobe.mindspore.process import wait_for_device
 from msprobe.mindspore.static_save.dumped import DUMPED
 from msprobe.mindspore.static_save.files import FILES, absolute
-from msprobe.mindspore.static_save.taps import fits, skipped
+from msprobe.mindspore.static_save.taps import fits, skipped, without_gradient
 
 _MAX_DEPTH = 200
 
@@ -70,7 +70,7 @@ def save_grad_now(save_dir: Any, name: Any, data: Any) -> Any:
     if directory is None:
         return data
     if not isinstance(data, Tensor):
-        FILES.tell(f'save_grad(name="{name}"): a {type(data).__name__} has no gradient, only a tensor has; nothing is saved')
+        without_gradient(name)
         return data
     try:
         return ops.HookBackward(_hook(directory, f"{name}_grad"))(data)

@@ -176,6 +176,10 @@ class _Told(ops.constexpr(get_instance=False)(lambda key, what: told(key, what))
     """told(key, what), when MindSpore compiles."""
 
 
+class _WithoutGradient(ops.constexpr(get_instance=False)(lambda name: without_gradient(name))):
+    """without_gradient(name), when MindSpore compiles."""
+
+
 class _Skipped(ops.constexpr(get_instance=False)(lambda name: skipped(name))):
     """Tells, once, that a value is no tensor."""
 
@@ -201,13 +205,18 @@ def fits(what: str, save_dir: Any, name: Any) -> bool:
 _REASONS = {
     "open": "is of a shape that is known only when the graph runs, and a graph hands no such value to Python",
     "variable": "has a name or a directory that changes while the graph runs; both must be known when it is compiled",
-    "no tensor": "has no gradient: only a tensor has",
 }
 
 
 def told(name: str, why: str) -> int:
     """Something cannot be saved."""
     FILES.tell(f"save in a graph: {name} {_REASONS[why]}; nothing is saved")
+    return 0
+
+
+def without_gradient(name: str) -> int:
+    """save_grad was given what has no gradient. (Integers have one in MindSpore, where they come from a cast.)"""
+    FILES.tell(f'save_grad(name="{name}"): only a tensor has a gradient; nothing is saved')
     return 0
 
 
@@ -224,5 +233,6 @@ in_graph = _InGraph()
 dump_ops = _DumpOps()
 arguments_fit = _Fits()
 tell = _Told()
+tell_no_gradient = _WithoutGradient()
 python_ops = _PythonOps()
 tell_skipped = _Skipped()
