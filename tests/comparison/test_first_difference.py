@@ -432,6 +432,33 @@ def test_parameters_of_the_module_around_are_mentioned(tmp_path: Path) -> None:
     assert headline(first) == f"Functional.linear.0.forward in {FC} (inputs equal, parameters equal, output differs)"
 
 
+@pytest.mark.parametrize(("given", "expected"), [(1.0, ("parameter", "Module.experts.Experts.forward.0")), (1.5, None)])
+def test_a_parameter_that_an_unrecorded_call_uses_is_found_in_the_module_that_owns_it(
+    tmp_path: Path, given: float, expected: tuple[str, str] | None
+) -> None:
+    """`act` gets what a custom operation made of `experts.w`; where the input of `experts` differs as well, that came first."""
+    act, experts = "Module.experts.act.ReLU.forward.0", "Module.experts.Experts.forward.0"
+    construct = {"Functional.relu.0.forward": act, act: experts, experts: None, "Torch.first.0.forward": None}
+
+    def data(inside: float, weight: float, into: float) -> dict[str, object]:
+        return {
+            "Torch.first.0.forward": api([tensor(0.5)], [tensor(0.25)]),
+            "Functional.relu.0.forward": api([tensor(inside)], [tensor(inside)]),
+            act: module([tensor(inside)], [tensor(inside)]),
+            experts: module([tensor(into)], [tensor(inside)], w=tensor(weight)),
+        }
+
+    target = write_dump(tmp_path / "t", data(3.0, 7.5, given), construct=construct)
+    outcome = compare(target, write_dump(tmp_path / "g", data(2.0, 7.0, 1.0), construct=construct), tmp_path / "o")
+    first = outcome.reports[0].findings.first
+    assert first is not None
+    if expected is None:
+        assert first.kind == "input"
+    else:
+        assert (first.kind, first.call.name) == expected
+        assert headline(first) == "the parameter w of Module.experts.Experts.forward.0 differs (inputs equal)"
+
+
 def test_a_circle_in_construct_json_is_survived(tmp_path: Path) -> None:
     data = {"Torch.a.0.forward": api([tensor(1.0)], [tensor(2.0)])}
     changed = {"Torch.a.0.forward": api([tensor(3.0)], [tensor(2.0)])}

@@ -130,8 +130,8 @@ class _Search:
                 return self._make("sequence", call, bound, ("input",))
             if self._only_arguments(call, bound):
                 return self._make("argument", call, bound, ("input",))
-            owner = around[0] if around else None
-            if owner is not None and owner.parameters >= bound and owner.inputs < bound:
+            owner = next((outer for outer in around if outer.inputs < bound), None)
+            if owner is not None and owner.parameters >= bound:  # used by a call that was not recorded
                 return self._make("parameter", owner, bound, ("parameters",))
             place = next((i for i, outer in enumerate(around) if outer.inputs < bound and outer.parameters < bound), len(around))
             # A module inside hands on what it was given itself: the code at fault makes the call whose input is the outermost to differ.
