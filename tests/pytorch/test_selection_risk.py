@@ -12,7 +12,9 @@ from msprobe.pytorch.dump.api_dump.api_table import PREFIXES, read_operations
 from msprobe.recording import risk
 
 HOMES = (torch, torch.Tensor, torch.nn.functional, torch._VF)
-NEWEST = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) >= (2, 13)
+VERSION = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
+NEWEST = VERSION >= (2, 13)
+OF_2_14 = {"linalg.matrix_sqrth", "linalg.polar"}
 
 
 def _found(home: Any, name: str) -> bool:
@@ -35,7 +37,7 @@ def test_every_watched_function_has_a_class() -> None:
 @pytest.mark.skipif(not NEWEST, reason="the table is of the newest torch")
 def test_torch_has_every_function_of_the_table() -> None:
     variants = ("{}", "{}_", "_foreach_{}", "_foreach_{}_")
-    names = [name for group in risk.GROUPS for name in group.names]
+    names = [name for group in risk.GROUPS for name in group.names if name not in OF_2_14 or VERSION > (2, 13)]
     assert [n for n in names if not any(_found(home, variant.format(n)) for home in HOMES for variant in variants)] == []
 
 
