@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -32,6 +33,7 @@ def force_eager() -> Callable[[], None] | None:
     return restore
 
 
+@cache
 def _eager_but_for_export(eval_frame: Any) -> Any:
     """The stance `force_eager`, except that what exports still traces: in torch 2.6, `torch.export.export` fails under that stance."""
 
