@@ -51,6 +51,11 @@ setup(
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
         extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),
+        extension(
+            "msprobe.pytorch.dump._hot",
+            "src/msprobe/pytorch/dump/_hot.c",
+            [*sorted(glob("src/msprobe/pytorch/dump/csrc/*")), "src/msprobe/numerics/csrc/shared.h"],
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

@@ -1,0 +1,3 @@
+from typing import Any
+
+def set_up(*needed: Any) -> None: ...
