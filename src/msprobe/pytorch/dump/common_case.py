@@ -111,9 +111,7 @@ def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
 
 try:
     from msprobe.pytorch.dump import _hot
-except ImportError:  # no compiler when msprobe was installed
-    pass
-else:
+
     _hot.set_up(
         torch_internals.NoTorchFunction,
         torch_internals.mode_depth,
@@ -129,3 +127,5 @@ else:
         DECLINED,
     )
     hot = _hot
+except ImportError:  # no compiler when msprobe was installed
+    pass
