@@ -26,6 +26,9 @@ mode_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
 NoTorchFunction = torch._C.DisableTorchFunction
 """Context manager: inside it neither function modes nor `__torch_function__` of subclasses are called."""
 
+mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many function modes this thread is in."""
+
 VF: Any = torch._VF
 OpOverload: type = torch._ops.OpOverload
 OpOverloadPacket: type = torch._ops.OpOverloadPacket
