@@ -93,6 +93,13 @@ static void records_begin(Records *records, PyObject *encoder, PyObject *table, 
     records->encoding.context = records;
 }
 
+/* The values that follow stand in another part of the entry. 0 with an error set. */
+static int records_role(Records *records, PyObject *role)
+{
+    records->role = role;
+    return !records->side || PyObject_SetAttr(records->side, n_role, role) == 0;
+}
+
 /* After the last value; 0 with an error set. */
 static int records_end(Records *records, int ok)
 {
