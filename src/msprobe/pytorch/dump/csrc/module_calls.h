@@ -431,10 +431,11 @@ static PyObject *make_module_calls(PyObject *self, PyObject *args)
 
 #define MODULE_CALLS_METHODS {"module_calls", make_module_calls, METH_VARARGS, module_calls_doc}, {"module_hooks", module_hooks, METH_O, module_hooks_doc},
 
-static int module_calls_init(void)
+static int module_calls_init(PyObject *module)
 {
     module_calls_type = (PyTypeObject *)PyType_FromSpec(&module_calls_spec);
-    return module_calls_type && open_module_init() && module_names_init();
+    return module_calls_type && open_module_init() && module_names_init()
+           && PyObject_SetAttrString(module, "OpenModule", (PyObject *)open_module_type) == 0;
 }
 
 #endif
