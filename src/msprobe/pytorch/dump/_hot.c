@@ -18,6 +18,7 @@ static PyObject *set_up(PyObject *self, PyObject *args)
                          &side_class, &api_call_class, &backward_of, &contain, &declines, &anchor_class};
     enum { COUNT = sizeof kept / sizeof *kept };
     if (PyTuple_Size(args) != COUNT) return PyErr_Format(PyExc_TypeError, "set_up() takes %d arguments", (int)COUNT);
+    if (!is_entry_class(PyTuple_GetItem(args, 6))) return PyErr_Format(PyExc_ImportError, "_entry and _hot are of different builds");
     for (int k = 0; k < COUNT; k++) {
         PyObject *given = PyTuple_GetItem(args, k);
         Py_INCREF(given);

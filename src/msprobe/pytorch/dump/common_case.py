@@ -147,9 +147,7 @@ def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
 
 try:
     from msprobe.pytorch.dump import _hot
-except ImportError:  # no compiler when msprobe was installed
-    pass
-else:
+
     _hot.set_up(
         torch_internals.NoTorchFunction,
         torch_internals.mode_depth,
@@ -166,3 +164,5 @@ else:
         Anchor,
     )
     hot = _hot
+except ImportError:  # no compiler when msprobe was installed
+    pass

@@ -227,10 +227,7 @@ static PyObject *output_records(Records *records, PyObject *result)
 
 static int finish_call(ApiCalls *calls, Call *call)
 {
-    PyObject *done = PyObject_GetAttr(call->entry, n_done);
-    int is_done = done ? PyObject_IsTrue(done) : -1;
-    Py_XDECREF(done);
-    if (is_done) return is_done > 0;
+    if (((Entry *)call->entry)->done) return 1;
     if (!entry_finish(calls->held[H_WRITER], call->entry)) return 0;
     if (!calls->extra_info) return 1;
     PyObject *text = PyObject_GetAttr(call->stack, n_text);
@@ -247,11 +244,9 @@ static int call_ends(ApiCalls *calls, Call *call, PyObject *result)
     records_begin(&records, calls->held[H_ENCODER], calls->held[H_TABLE], call->name, n_output, leaves);
     PyObject *output = output_records(&records, result);
     int ok = records_end(&records, output != NULL);
-    PyObject *data = ok ? PyObject_GetAttr(call->entry, n_data) : NULL;
-    ok = data && PyDict_SetItem(data, n_output, output) == 0;
-    Py_XDECREF(data);
+    ok = ok && PyDict_SetItem(((Entry *)call->entry)->data, n_output, output) == 0; /* no text yet: it is not done */
     Py_XDECREF(output);
-    if (ok && !records.encoding.ordinary) ok = PyObject_SetAttr(call->entry, n_ordinary, Py_False) == 0;
+    if (!records.encoding.ordinary) ((Entry *)call->entry)->ordinary = 0;
     if (ok) calls->tensors += records.encoding.tensors;
     ok = ok && finish_call(calls, call);
     if (ok) calls->calls++;

@@ -11,6 +11,7 @@
 #endif
 
 #include "../../../numerics/csrc/shared.h"
+#include "../../../writer/csrc/entry.h"
 
 /* Names of attributes, made once. A part adds its own here. */
 #define EACH_NAME(X) \
