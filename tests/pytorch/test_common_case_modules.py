@@ -19,6 +19,7 @@ from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
 from msprobe.pytorch.dump import common_case
+from msprobe.pytorch.dump.graph_walk import edges_of_all
 from msprobe.pytorch.dump.module_recorder import ModuleRecorder
 from msprobe.recording.calls import OpenModule
 from msprobe.writer import flush_all
@@ -426,14 +427,24 @@ def test_an_error_of_ours_is_told_and_does_not_reach_the_user(tmp_path: Path, mo
     ] + ["Module.0.Calls.forward.0"]
 
 
-def test_an_interruption_of_the_users_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any) -> Any:
-        raise Interrupted
+def test_an_interruption_of_the_users_passes_and_recording_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts = [True]
 
-    monkeypatch.setattr("msprobe.pytorch.dump.common_case.edges_of_all", interrupted)
+    def edges(tensors: Any) -> Any:
+        if interrupts:
+            raise Interrupted
+        return edges_of_all(tensors)
+
+    monkeypatch.setattr("msprobe.pytorch.dump.common_case.edges_of_all", edges)
     model = model_of(lambda a, b, x: b(a(x)))
-    with recorded(configured(tmp_path, level="L0"), model), pytest.raises(Interrupted):
-        model(torch.ones(2))
+    with recorded(configured(tmp_path, level="L0"), model):
+        with pytest.raises(Interrupted):
+            model(torch.ones(2))
+        interrupts.clear()
+        model(torch.ones(2)).sum().backward()
+    step = Run(tmp_path / "dump").step()
+    assert step.construct["Module.0.Calls.forward.1"] is None, "the interrupted module is no longer open"
+    assert step.only("inner.1.Linear.forward.0")["output"][0]["shape"] == [2]
 
 
 def test_an_open_module_of_c_has_what_pythons_has() -> None:
