@@ -16,7 +16,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *name, *data;
     int done;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOp", names, &name, &data, &done)) return NULL;
-    Entry *entry = PyObject_New(Entry, type);
+    Entry *entry = (Entry *)PyType_GenericAlloc(type, 0);
     if (!entry) return NULL;
     Py_INCREF(name);
     Py_INCREF(data);
@@ -36,7 +36,7 @@ static void entry_dealloc(PyObject *self)
     Py_CLEAR(entry->name);
     Py_CLEAR(entry->data);
     Py_CLEAR(entry->text);
-    PyObject_Free(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
@@ -56,7 +56,7 @@ static PyType_Slot slots_of_type[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {"msprobe.writer._entry.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT, slots_of_type};
+static PyType_Spec spec = {"msprobe.writer._entry.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots_of_type};
 
 static int exec_module(PyObject *module)
 {
