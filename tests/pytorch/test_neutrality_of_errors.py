@@ -87,6 +87,8 @@ ENTRANCES = {
     "PrecisionDebugger",
     "contained",
     "Recorder.api",
+    "Recorder._defer_contained",
+    "Recorder._raised_contained",
     "ModuleRecorder.module_before",
     "ModuleRecorder.module_after",
     "Recorder.optimizer_before",
