@@ -4,6 +4,8 @@
 
 #include "csrc/entries.h"
 
+#include "csrc/parameter_objects.h"
+
 #include "csrc/api_calls.h"
 
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes, entry_class,"
@@ -27,6 +29,7 @@ static PyObject *set_up(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"set_up", set_up, METH_VARARGS, set_up_doc},
+    GRADIENT_CALLS_METHODS
     API_CALLS_METHODS
     {NULL, NULL, 0, NULL},
 };
@@ -39,7 +42,7 @@ static int exec_module(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "_kernels and _hot are of different builds");
         return -1;
     }
-    return make_names() && api_calls_init(module) ? 0 : -1;
+    return make_names() && gradient_calls_init(module) && parameter_gradients_init(module) && api_calls_init(module) ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {
