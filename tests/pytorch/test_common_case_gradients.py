@@ -30,7 +30,9 @@ Program = Callable[[PrecisionDebugger], None]
 
 def written(root: Path) -> dict[str, bytes]:
     flush_all()
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file() and path.name != "meta.json"}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file() and path.name != "meta.json"
+    }
 
 
 def differing(program: Program, directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, **config: Any) -> list[str]:

@@ -119,8 +119,12 @@ class StackCache:
         key, depth = walk(frame, stop, above, depth, self._counted)
         stack = self._known.get(key)
         if stack is None:
-            stack = self._keep(key, self._describe(frame, stop, above, hidden))
+            stack = self.meet(key, frame, stop, above, hidden)
         return stack, depth
+
+    def meet(self, key: Hashable, frame: FrameType, stop: int, above: int, hidden: frozenset[int]) -> Stack:
+        """The stack that `walk` has given a new key for; the arguments are those of `walk` and `take`."""
+        return self._keep(key, self._describe(frame, stop, above, hidden))
 
     def enter(self, skip: int, anchor: Anchor | None = None) -> tuple[Stack, Anchor]:
         """Like `take`, and the anchor of the frame that is `skip` frames above the caller."""

@@ -9,15 +9,16 @@
 #include "csrc/api_calls.h"
 
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes, entry_class,"
-" side_class, contain, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
+" side_class, api_call_class, backward_of, contain, declined, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
 static PyObject *set_up(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject **kept[] = {&no_torch_function, &mode_depth, &graph_task, &sequence_number, &grad_enabled, &tensor_classes, &entry_class,
-                         &side_class, &contain};
+                         &side_class, &api_call_class, &backward_of, &contain, &declines};
     enum { COUNT = sizeof kept / sizeof *kept };
     if (PyTuple_Size(args) != COUNT) return PyErr_Format(PyExc_TypeError, "set_up() takes %d arguments", (int)COUNT);
+    if (!is_entry_class(PyTuple_GetItem(args, 6))) return PyErr_Format(PyExc_ImportError, "_entry and _hot are of different builds");
     for (int k = 0; k < COUNT; k++) {
         PyObject *given = PyTuple_GetItem(args, k);
         Py_INCREF(given);
@@ -42,7 +43,8 @@ static int exec_module(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "_kernels and _hot are of different builds");
         return -1;
     }
-    return make_names() && gradient_calls_init(module) && parameter_gradients_init(module) && api_calls_init(module) ? 0 : -1;
+    if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
+    return api_calls_init(module) ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -5,22 +5,31 @@ Every other case, and an installation without a compiler, is served by the class
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.api_call import ApiCall, backward_of
+from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.encoder import _CLASSES, Encoder, Side
+from msprobe.pytorch.dump.graph_walk import edges_of_all
 from msprobe.recording.selection import Selection
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
 
 if TYPE_CHECKING:
+    from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+    from msprobe.pytorch.dump.recorder import Recorder
     from msprobe.pytorch.dump.step_record import StepRecord
 
 hot: Any = None
 """The extension module; None where there is none."""
+DECLINED = object()
+"""What the C gives where it has done nothing, and Python has to."""
 
 
 def is_common(step: StepRecord) -> bool:
@@ -42,6 +51,54 @@ def is_common(step: StepRecord) -> bool:
     )
 
 
+def api_calls(recorder: Recorder, table: ApiTable, ambiguous: frozenset[str]) -> Callable[..., Any] | None:
+    """What records the calls that a function mode sees; None where the step is no common case.
+
+    Args:
+        recorder: records into its step.
+        table: the watched functions.
+        ambiguous: names of functions that may stand for another one.
+    """
+    step = recorder.step
+    if step is None or not is_common(step):
+        return None
+    calls = hot.api_calls(
+        recorder,
+        step,
+        recorder.state,
+        recorder.stacks,
+        table.by_function,
+        table.by_operator,
+        ambiguous,
+        step.writer,
+        step.observers,
+        step.counters.by_name,
+        step.encoder,
+        step.encoder.table,
+        step.failed,
+        partial(_kind_of, step.selection),
+        edges_of_all,
+        Deferred,
+        step.config.extra_info,
+        step.keeps_construct,
+    )
+    step.counted_in_c.append(calls.settle)
+    call: Callable[..., Any] = calls.call
+    return call
+
+
+_DECLINE, _WANTED, _LEFT_OUT = range(3)
+
+
+def _kind_of(selection: Selection, api: Api) -> tuple[int, str, frozenset[int], tuple[str, ...] | None]:
+    """What the C needs to know of an Api."""
+    if api.prefix == "Aten" or api.ignored is not None or api.written is not None:
+        kind = _DECLINE
+    else:
+        kind = _WANTED if selection.wants_api(api.prefix, api.name) else _LEFT_OUT
+    return kind, api.full, api.hidden, api.parameters
+
+
 def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
     """An error of ours in C: told of like any other, or let through where a signal handler of the user's raised it."""
     let_through(error)
@@ -54,9 +111,7 @@ def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
 
 try:
     from msprobe.pytorch.dump import _hot
-except ImportError:  # no compiler when msprobe was installed
-    pass
-else:
+
     _hot.set_up(
         torch_internals.NoTorchFunction,
         torch_internals.mode_depth,
@@ -66,6 +121,11 @@ else:
         _CLASSES,
         Entry,
         Side,
+        ApiCall,
+        backward_of,
         _contain,
+        DECLINED,
     )
     hot = _hot
+except ImportError:  # no compiler when msprobe was installed
+    pass

@@ -19,6 +19,13 @@ Edge = tuple[Any, int]
 _LeafNode = torch_internals.LeafNode
 
 
+def edges_of_all(tensors: list[torch.Tensor]) -> list[Edge | None]:
+    """The edge of each tensor; raises what reading one raises."""
+    if _fast_edges is not None:
+        return _fast_edges(tensors)
+    return [(id(tensor), -1) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr) for tensor in tensors]
+
+
 def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
     if _fast_edges is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msprobe.config import Config
@@ -75,6 +76,8 @@ class StepRecord(StepOfCalls):
         self.failed: dict[str, tuple[Callable[[], None], str | None]] = {}
         """API calls that raised, what makes their entry final, and their parent: inputs only. Their name is free for the next call."""
         self._loose_parents: set[str] = set()
+        self.counted_in_c: list[Callable[[Any], None]] = []
+        """Each adds to a tally what has been counted in C since it was called last."""
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
     def wants(self, name: str, parent: str | None = None) -> bool:
@@ -137,6 +140,8 @@ class StepRecord(StepOfCalls):
         if self.config.task == "structure":
             self.tally.tensors = 0  # gradients of parameters were counted as they came
         self.tally.spent += self.observers.spent
+        for settle in self.counted_in_c:
+            self.whatever_happens(partial(settle, self.tally))
         check = self.check
         if check is None:
             self.conclude_calls(began, late)

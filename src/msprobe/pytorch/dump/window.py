@@ -12,8 +12,9 @@ from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.custom_api import WatchedApis
+from msprobe.pytorch.dump import common_case
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
-from msprobe.pytorch.dump.api_dump.mode import ApiMode
+from msprobe.pytorch.dump.api_dump.mode import AMBIGUOUS, ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
@@ -75,7 +76,8 @@ class Window:
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
-        if mode is not None:
+        if mode is not None and self._table is not None:
+            mode.in_c = common_case.api_calls(recorder, self._table, AMBIGUOUS)
             communication = CommunicationWindow(self._state, recorder.api, self._communications)
             for part in (
                 BackwardWindow(mode, self._state),
@@ -136,6 +138,7 @@ class Window:
         """Switch everything off, in reverse; one part that fails or is interrupted is tried again, and does not keep the others."""
         self._state.mode = None
         if self.mode is not None:
+            self.mode.in_c = None
             self.mode.active = False  # other threads let everything pass from now on
         while self._undo:  # what is cut off by an interruption of the user's goes on at the next call
             try:

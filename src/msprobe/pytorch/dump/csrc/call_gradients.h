@@ -28,9 +28,9 @@ typedef struct {
     long tensors;
     PyObject *entry, *received, *passed_on; /* NULL: none yet */
     Sum *sums;                              /* one for each target, then one for each inner edge; NULL where nothing was ever summed */
-} Call;
+} GradientCall;
 
-static PyObject *with_pass(const Call *call, PyObject *name)
+static PyObject *with_pass(const GradientCall *call, PyObject *name)
 {
     if (call->passes == 1) {
         Py_INCREF(name);
@@ -40,7 +40,7 @@ static PyObject *with_pass(const Call *call, PyObject *name)
 }
 
 /* 1: the step has ended, which is told once for each call; 0: it has not; -1: an error is set. */
-static int is_late(Call *call)
+static int is_late(GradientCall *call)
 {
     if (!call->observers->closed) return 0;
     if (call->told_late) return 1;
@@ -73,7 +73,7 @@ static int record_into(Records *records, PyObject *list, const int *slots, int c
 }
 
 /* A new entry with the gradients of the running pass; NULL with an error set. */
-static PyObject *write_entry(Call *call, PyObject *name, PyObject *received, PyObject *passed_on, int done)
+static PyObject *write_entry(GradientCall *call, PyObject *name, PyObject *received, PyObject *passed_on, int done)
 {
     Observers *o = call->observers;
     PyObject *entry = NULL, *data = PyDict_New(), *parent = call->parent;
@@ -90,7 +90,7 @@ static PyObject *write_entry(Call *call, PyObject *name, PyObject *received, PyO
 
 /* --- a call that is one node ------------------------------------------------------------------------------------------------------------ */
 /* The gradient for one target: that of its place, or the sum of several. A new reference. */
-static PyObject *at_places(const Call *call, int target, PyObject *gradients)
+static PyObject *at_places(const GradientCall *call, int target, PyObject *gradients)
 {
     int first = call->in_first[target], count = call->in_first[target + 1] - first;
     PyObject *list = count == 1 ? NULL : PyList_New(0), *gradient = NULL;
@@ -111,7 +111,7 @@ static PyObject *at_places(const Call *call, int target, PyObject *gradients)
     return sum;
 }
 
-static int record_received(Call *call, Records *records, PyObject *received, PyObject *gradients)
+static int record_received(GradientCall *call, Records *records, PyObject *received, PyObject *gradients)
 {
     for (int k = 0; k < call->out_first[1]; k++) {
         const int *out = call->outs + 3 * k;
@@ -121,7 +121,7 @@ static int record_received(Call *call, Records *records, PyObject *received, PyO
     return 1;
 }
 
-static int record_passed_on(Call *call, Records *records, PyObject *passed_on, PyObject *gradients)
+static int record_passed_on(GradientCall *call, Records *records, PyObject *passed_on, PyObject *gradients)
 {
     for (int k = 0; k < call->targets; k++) {
         PyObject *gradient = at_places(call, k, gradients);
@@ -134,7 +134,7 @@ static int record_passed_on(Call *call, Records *records, PyObject *passed_on, P
 }
 
 /* The whole pass at once; 0 with an error set. */
-static int one_node_fired(Call *call, PyObject *grad_inputs, PyObject *grad_outputs)
+static int one_node_fired(GradientCall *call, PyObject *grad_inputs, PyObject *grad_outputs)
 {
     Observers *o = call->observers;
     if (o->closed) return is_late(call) >= 0;
@@ -170,7 +170,7 @@ static int one_node_fired(Call *call, PyObject *grad_inputs, PyObject *grad_outp
 }
 
 /* --- a call that is several nodes ---------------------------------------------------------------------------------------------------------- */
-static void clear_sums(Call *call)
+static void clear_sums(GradientCall *call)
 {
     for (int k = 0; call->sums && k < call->targets + call->inner; k++) {
         Py_CLEAR(call->sums[k].given);
@@ -179,7 +179,7 @@ static void clear_sums(Call *call)
 }
 
 /* Where contributions to a target, or to an inner edge (below 0), are kept; NULL: no memory. */
-static Sum *sum_of(Call *call, int edge)
+static Sum *sum_of(GradientCall *call, int edge)
 {
     if (!call->sums && !(call->sums = PyMem_Calloc((size_t)(call->targets + call->inner) + 1, sizeof *call->sums))) {
         PyErr_NoMemory();
@@ -189,7 +189,7 @@ static Sum *sum_of(Call *call, int edge)
 }
 
 /* Records one gradient in its slots; NULL is an error that is set. */
-static int record_gradient(Call *call, PyObject *gradient, int received, const int *slots, int count)
+static int record_gradient(GradientCall *call, PyObject *gradient, int received, const int *slots, int count)
 {
     if (!gradient || gradient == Py_None) return gradient != NULL;
     Observers *o = call->observers;
@@ -209,14 +209,14 @@ static int record_gradient(Call *call, PyObject *gradient, int received, const i
     return ok;
 }
 
-static int record_target(Call *call, PyObject *gradient, int target)
+static int record_target(GradientCall *call, PyObject *gradient, int target)
 {
     int first = call->slot_first[target];
     return record_gradient(call, gradient, 0, call->slots + first, call->slot_first[target + 1] - first);
 }
 
 /* Records the sum of contributions; takes the list, which may be NULL. */
-static int record_sum(Call *call, PyObject *given, int target)
+static int record_sum(GradientCall *call, PyObject *given, int target)
 {
     if (!given) return 1;
     PyObject *sum = PyObject_CallFunctionObjArgs(total_of, given, NULL);
@@ -227,7 +227,7 @@ static int record_sum(Call *call, PyObject *given, int target)
 }
 
 /* See GraphCall.contribute. */
-static int add_contribution(Call *call, int edge, PyObject *gradient)
+static int add_contribution(GradientCall *call, int edge, PyObject *gradient)
 {
     int places = edge >= 0 ? call->contributions[edge] : 0;
     if (places == 1) return record_target(call, gradient, edge);
@@ -240,7 +240,7 @@ static int add_contribution(Call *call, int edge, PyObject *gradient)
     return record_sum(call, given, edge);
 }
 
-static int contribute(Call *call, int edge, PyObject *gradient)
+static int contribute(GradientCall *call, int edge, PyObject *gradient)
 {
     if (!gradient) return 0;
     if (!call->dtypes || edge < 0 || gradient == Py_None) return add_contribution(call, edge, gradient);
@@ -254,7 +254,7 @@ static int contribute(Call *call, int edge, PyObject *gradient)
 }
 
 /* The part of an output's gradient that comes from outside the call. A new reference. */
-static PyObject *from_outside(Call *call, int edge, PyObject *gradient)
+static PyObject *from_outside(GradientCall *call, int edge, PyObject *gradient)
 {
     Sum *sum = sum_of(call, edge);
     if (!sum) return NULL;
@@ -267,7 +267,7 @@ static PyObject *from_outside(Call *call, int edge, PyObject *gradient)
 }
 
 /* Puts the entry into the dump. */
-static int place_entry(Call *call)
+static int place_entry(GradientCall *call)
 {
     if (!call->received && !(call->received = PyList_New(0))) return 0;
     if (!call->passed_on && !(call->passed_on = PyList_New(0))) return 0;
@@ -289,7 +289,7 @@ static int any_of(PyObject *list)
 }
 
 /* The entry is final. */
-static int complete(Call *call)
+static int complete(GradientCall *call)
 {
     Observers *o = call->observers;
     if (!call->entry && !place_entry(call)) return 0;
@@ -312,9 +312,9 @@ static int complete(Call *call)
 }
 
 /* The backward pass is over: what has not come does not come. */
-static int finish_call(PyObject *self, long long task)
+static int finish_pass(PyObject *self, long long task)
 {
-    Call *call = (Call *)self;
+    GradientCall *call = (GradientCall *)self;
     if (!call->left || task != call->task) return 1;
     for (int k = 0; call->sums && k < call->targets; k++) {
         PyObject *given = call->sums[k].given;
@@ -327,7 +327,7 @@ static int finish_call(PyObject *self, long long task)
 }
 
 /* Each observer calls it first; 1, 0 where nothing is to be recorded, or -1 with an error set. */
-static int begin_pass(Call *call)
+static int begin_pass(GradientCall *call)
 {
     Observers *o = call->observers;
     int late = is_late(call);
@@ -336,7 +336,7 @@ static int begin_pass(Call *call)
     if (task == -1 && PyErr_Occurred()) return -1;
     o->task = task;
     if (task == call->task && call->left) return 1;
-    if (call->left && !finish_call((PyObject *)call, call->task)) return -1;
+    if (call->left && !finish_pass((PyObject *)call, call->task)) return -1;
     call->task = task;
     call->passes++;
     call->left = call->out_nodes + call->in_nodes;
@@ -353,14 +353,14 @@ static int begin_pass(Call *call)
 
 /* One node is through; the last one completes the entry. When all nodes at the inputs are through, the entry takes its place in the dump:
    outputs that still lack a gradient mostly get none. */
-static int node_is_through(Call *call)
+static int node_is_through(GradientCall *call)
 {
     if (--call->left == 0) return complete(call);
     return call->entry || !call->in_nodes || call->inputs_left || place_entry(call);
 }
 
 /* A node that made outputs. */
-static int outputs_arrived(Call *call, int node, PyObject *gradients)
+static int outputs_arrived(GradientCall *call, int node, PyObject *gradients)
 {
     for (int k = call->out_first[node]; k < call->out_first[node + 1]; k++) {
         const int *out = call->outs + 3 * k;
@@ -381,7 +381,7 @@ static int outputs_arrived(Call *call, int node, PyObject *gradients)
 }
 
 /* A node that leads to inputs. */
-static int inputs_left_node(Call *call, int node, PyObject *gradients)
+static int inputs_left_node(GradientCall *call, int node, PyObject *gradients)
 {
     for (int k = call->in_first[node]; k < call->in_first[node + 1]; k++)
         if (!contribute(call, call->places[2 * k + 1], PyTuple_GetItem(gradients, call->places[2 * k]))) return 0;
@@ -390,9 +390,9 @@ static int inputs_left_node(Call *call, int node, PyObject *gradients)
 }
 
 /* --- the object ------------------------------------------------------------------------------------------------------------------------ */
-static int call_traverse(PyObject *self, visitproc visit, void *arg)
+static int gradient_call_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Call *call = (Call *)self;
+    GradientCall *call = (GradientCall *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(call->observers);
     Py_VISIT(call->entry);
@@ -402,9 +402,9 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int call_clear(PyObject *self)
+static int gradient_call_clear(PyObject *self)
 {
-    Call *call = (Call *)self;
+    GradientCall *call = (GradientCall *)self;
     Py_CLEAR(call->observers);
     Py_CLEAR(call->entry);
     Py_CLEAR(call->received);
@@ -413,12 +413,12 @@ static int call_clear(PyObject *self)
     return 0;
 }
 
-static void call_dealloc(PyObject *self)
+static void gradient_call_dealloc(PyObject *self)
 {
-    Call *call = (Call *)self;
+    GradientCall *call = (GradientCall *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    call_clear(self);
+    gradient_call_clear(self);
     Py_XDECREF(call->name);
     Py_XDECREF(call->parent);
     Py_XDECREF(call->dtypes);

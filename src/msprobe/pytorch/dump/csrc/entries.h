@@ -17,10 +17,21 @@ static int put(PyObject *writer, PyObject *list_name, PyObject *item)
     return ok;
 }
 
+/* The type's instances are the structs of entry.h; set_up refuses any other. */
+static int is_entry_class(PyObject *type)
+{
+    PyObject *version = PyObject_GetAttrString(type, ENTRY_ATTRIBUTE);
+    int same = version && PyLong_AsLong(version) == ENTRY_VERSION;
+    Py_XDECREF(version);
+    PyErr_Clear();
+    return same;
+}
+
 /* StepWriter.finish: the entry is final. */
 static int entry_finish(PyObject *writer, PyObject *entry)
 {
-    PyObject *ready = PyObject_SetAttr(entry, n_done, Py_True) < 0 ? NULL : PyObject_GetAttr(writer, n__ready);
+    PyObject *ready = PyObject_GetAttr(writer, n__ready);
+    ((Entry *)entry)->done = 1;
     int ok = ready && (!PyList_CheckExact(ready) || PyList_Append(ready, entry) == 0);
     if (ok && PyList_Size(ready) >= READY) {
         PyObject *encoded = PyObject_CallMethodObjArgs(writer, n__encode_ready, NULL);
@@ -34,14 +45,15 @@ static int entry_finish(PyObject *writer, PyObject *entry)
 /* StepWriter.add: a new entry, with its data; `done` makes it final. NULL with an error set. */
 static PyObject *entry_add(PyObject *writer, PyObject *name, PyObject *data, int done, int ordinary)
 {
-    PyObject *entry = PyObject_CallFunctionObjArgs(entry_class, name, data, Py_False, NULL);
-    if (!entry) return NULL;
-    Py_INCREF(entry);
-    if ((ordinary && PyObject_SetAttr(entry, n_ordinary, Py_True) < 0) || (done && !entry_finish(writer, entry)) || !put(writer, n__entries, entry)) {
-        Py_DECREF(entry);
+    PyObject *object = PyObject_CallFunctionObjArgs(entry_class, name, data, Py_False, NULL);
+    if (!object) return NULL;
+    ((Entry *)object)->ordinary = (char)ordinary;
+    Py_INCREF(object);
+    if ((done && !entry_finish(writer, object)) || !put(writer, n__entries, object)) {
+        Py_DECREF(object);
         return NULL;
     }
-    return entry;
+    return object;
 }
 
 /* A line of construct.json. */
@@ -91,6 +103,13 @@ static void records_begin(Records *records, PyObject *encoder, PyObject *table, 
 {
     *records = (Records){{tensor_classes, table, leaves, record_by_encoder, NULL, 0, 1}, encoder, entry, role, NULL, 0};
     records->encoding.context = records;
+}
+
+/* The values that follow stand in another part of the entry. 0 with an error set. */
+static int records_role(Records *records, PyObject *role)
+{
+    records->role = role;
+    return !records->side || PyObject_SetAttr(records->side, n_role, role) == 0;
 }
 
 /* After the last value; 0 with an error set. */

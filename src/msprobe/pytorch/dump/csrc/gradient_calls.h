@@ -9,7 +9,7 @@ enum { ONE_NODE, OUTPUT_NODE, INPUT_NODE };
 
 typedef struct {
     PyObject_HEAD
-    Call *call;
+    GradientCall *call;
     int kind, node; /* which of the call's nodes of this kind */
 } NodeHook;
 
@@ -17,7 +17,7 @@ static int hook_has_fired(PyObject *hook) { return ((NodeHook *)hook)->call->pas
 
 static PyObject *call_of_hook(PyObject *hook) { return (PyObject *)((NodeHook *)hook)->call; }
 
-static PyObject *new_hook(Call *call, int kind, int node)
+static PyObject *new_hook(GradientCall *call, int kind, int node)
 {
     NodeHook *hook = PyObject_New(NodeHook, hook_type);
     if (!hook) return NULL;
@@ -36,7 +36,7 @@ static void hook_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static int several_nodes_fired(Call *call, int kind, int node, PyObject *gradients)
+static int several_nodes_fired(GradientCall *call, int kind, int node, PyObject *gradients)
 {
     Quiet quiet;
     double began = now();
@@ -54,7 +54,7 @@ static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)kwargs;
     const NodeHook *hook = (NodeHook *)self;
-    Call *call = hook->call;
+    GradientCall *call = hook->call;
     Py_INCREF(call);
     PyObject *first = PyTuple_GetItem(args, 0);
     int ok;
@@ -79,27 +79,27 @@ static PyType_Spec hook_spec = {"msprobe.pytorch.dump._hot.NodeHook", sizeof(Nod
 
 /* --- the call -------------------------------------------------------------------------------------------------------------------------------- */
 /* call(task): that backward pass is over. */
-static PyObject *call_call(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *gradient_call_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)kwargs;
     PyObject *number = PyTuple_GetItem(args, 0);
     long long task = number ? PyLong_AsLongLong(number) : -1;
-    if (PyErr_Occurred() || !finish_call(self, task)) return NULL;
+    if (PyErr_Occurred() || !finish_pass(self, task)) return NULL;
     return Py_BuildValue("");
 }
 
-static PyType_Slot call_slots[] = {
-    {Py_tp_dealloc, (void *)call_dealloc},
-    {Py_tp_traverse, (void *)call_traverse},
-    {Py_tp_clear, (void *)call_clear},
-    {Py_tp_call, (void *)call_call},
+static PyType_Slot gradient_call_slots[] = {
+    {Py_tp_dealloc, (void *)gradient_call_dealloc},
+    {Py_tp_traverse, (void *)gradient_call_traverse},
+    {Py_tp_clear, (void *)gradient_call_clear},
+    {Py_tp_call, (void *)gradient_call_call},
     {0, NULL},
 };
-static PyType_Spec call_spec = {"msprobe.pytorch.dump._hot.Call", sizeof(Call), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
+static PyType_Spec gradient_call_spec = {"msprobe.pytorch.dump._hot.GradientCall", sizeof(GradientCall), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, gradient_call_slots};
 
 /* The rows of the trace, in one piece of memory. */
-static int copy_plan(Call *call, const Trace *trace)
+static int copy_plan(GradientCall *call, const Trace *trace)
 {
     const Ints *const rows[] = {&trace->slot_first, &trace->slots, &trace->out_first, &trace->outs, &trace->in_first, &trace->places,
                                 &trace->contributions, &trace->through};
@@ -124,16 +124,16 @@ static int makes_views(const Trace *trace)
 {
     for (Py_ssize_t k = 0; k < PyList_Size(trace->out_nodes); k++) {
         PyObject *node = PyList_GetItem(trace->out_nodes, k);
-        int kind = PyLong_CheckExact(node) ? 0 : kind_of(node);
+        int kind = PyLong_CheckExact(node) ? 0 : node_kind(node);
         if (kind < 0 || kind & VIEW) return kind < 0 ? -1 : 1;
     }
     return 0;
 }
 
-static Call *new_call(Observers *o, PyObject *name, PyObject *parent, const Trace *trace, int outputs, int inputs)
+static GradientCall *new_gradient_call(Observers *o, PyObject *name, PyObject *parent, const Trace *trace, int outputs, int inputs)
 {
     int views = trace->one ? 0 : makes_views(trace);
-    Call *call = views < 0 ? NULL : PyObject_GC_New(Call, call_type);
+    GradientCall *call = views < 0 ? NULL : PyObject_GC_New(GradientCall, gradient_call_type);
     if (!call) return NULL;
     memset((char *)call + sizeof(PyObject), 0, sizeof *call - sizeof(PyObject));
     Py_INCREF(o);
@@ -192,7 +192,7 @@ done:
     return nodes;
 }
 
-static int put_observer(Observers *o, Call *call, int kind, int k, PyObject *node, int always)
+static int put_observer(Observers *o, GradientCall *call, int kind, int k, PyObject *node, int always)
 {
     PyObject *hook = new_hook(call, kind, k);
     int ok = hook && observe(o, node, kind == OUTPUT_NODE ? n_register_prehook : n_register_hook, hook, always);
@@ -201,7 +201,7 @@ static int put_observer(Observers *o, Call *call, int kind, int k, PyObject *nod
 }
 
 /* Puts the observers of a call on the graph. tensors: the outputs, of which some may be leaves. */
-static int attach(Observers *o, Call *call, const Trace *trace, PyObject *tensors)
+static int attach(Observers *o, GradientCall *call, const Trace *trace, PyObject *tensors)
 {
     if (call->one) return put_observer(o, call, ONE_NODE, 0, PyList_GetItem(trace->out_nodes, 0), 0);
     PyObject *leaves = nodes_of_leaves(o, trace, tensors);
@@ -247,7 +247,7 @@ static int watch_call(Observers *o, PyObject *name, PyObject *parent, PyObject *
         ok = trace_graph(&trace, &outputs, inputs, floor);
         if (ok && trace.changed) ok = tell_cut(o, name, &outputs, inputs, &trace);
         if (ok && PyList_Size(trace.out_nodes)) {
-            Call *call = new_call(o, name, parent, &trace, outputs.count, inputs->count);
+            GradientCall *call = new_gradient_call(o, name, parent, &trace, outputs.count, inputs->count);
             ok = call && attach(o, call, &trace, tensors);
             Py_XDECREF(call);
         }
@@ -320,7 +320,7 @@ static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *s
 static int gradient_calls_init(PyObject *module)
 {
     EACH_GRADIENT_NAME(MAKE_NAME)
-    return graph_init() && (observers_type = add_type(module, "Observers", &observers_spec)) && (call_type = add_type(module, "Call", &call_spec))
+    return graph_init() && (observers_type = add_type(module, "Observers", &observers_spec)) && (gradient_call_type = add_type(module, "GradientCall", &gradient_call_spec))
         && (hook_type = add_type(module, "NodeHook", &hook_spec));
 }
 

@@ -42,7 +42,7 @@ static struct {
     int kind;
 } known[KNOWN];
 
-static int kind_of(PyObject *node) /* -1: an error is set */
+static int node_kind(PyObject *node) /* -1: an error is set */
 {
     PyObject *class = (PyObject *)Py_TYPE(node);
     unsigned at = (unsigned)((uintptr_t)class >> 5) % KNOWN;

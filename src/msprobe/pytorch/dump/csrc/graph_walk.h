@@ -211,7 +211,7 @@ done:
 /* The edge behind a node that only converts a dtype, if it is an input's: its index, else -1; -2: an error is set. */
 static int behind_cast(Walk *walk, PyObject *node)
 {
-    int kind = kind_of(node);
+    int kind = node_kind(node);
     if (kind < 0 || !(kind & CAST)) return kind < 0 ? -2 : -1;
     Trace *trace = walk->trace;
     int index = -1;
@@ -239,7 +239,7 @@ static int behind_cast(Walk *walk, PyObject *node)
 static int visit(Walk *walk, PyObject *node)
 {
     Trace *trace = walk->trace;
-    int kind = kind_of(node), ok = 0, before = trace->places.used;
+    int kind = node_kind(node), ok = 0, before = trace->places.used;
     if (kind < 0) return 0;
     if (kind & COPY_SLICES) trace->changed = 1;
     PyObject *next = PyObject_GetAttr(node, n_next_functions);

@@ -15,7 +15,7 @@ EACH_GRADIENT_NAME(DECLARE_NAME)
 
 /* Functions of Python for the rare cases; see set_helpers. */
 static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class;
-static PyTypeObject *observers_type, *call_type, *hook_type;
+static PyTypeObject *observers_type, *gradient_call_type, *hook_type;
 
 /* An observer on a node, and what takes it off. */
 typedef struct {
@@ -204,15 +204,15 @@ static int call_at_end(Observers *o, long long task, PyObject *finish)
     return ok;
 }
 
-static int finish_call(PyObject *call, long long task);
+static int finish_pass(PyObject *call, long long task);
 
 static int finish_one(PyObject *finish, PyObject *number)
 {
     Quiet quiet;
     if (!quiet_begin(&quiet)) return 0;
     int ok;
-    if (Py_TYPE(finish) == call_type) {
-        ok = finish_call(finish, PyLong_AsLongLong(number));
+    if (Py_TYPE(finish) == gradient_call_type) {
+        ok = finish_pass(finish, PyLong_AsLongLong(number));
     } else {
         PyObject *done = PyObject_CallFunctionObjArgs(finish, number, NULL);
         ok = done != NULL;

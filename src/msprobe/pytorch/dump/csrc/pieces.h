@@ -11,13 +11,16 @@
 #endif
 
 #include "../../../numerics/csrc/shared.h"
+#include "../../../writer/csrc/entry.h"
 
 /* Names of attributes, made once. A part adds its own here. */
 #define EACH_NAME(X) \
     X(step) X(only) X(state) X(stacks) X(mode) X(open) X(inside) X(spelling) X(anchor) X(name) X(full) X(prefix) X(hidden) X(parameters) \
     X(ignored) X(written) X(data) X(done) X(ordinary) X(text) X(_entries) X(_calls) X(_stacks) X(_ready) X(_encode_ready) X(__dict__) \
     X(__enter__) X(__exit__) X(input) X(output) X(input_args) X(input_kwargs) X(leaves) X(tensors) X(value) X(_keyword_value) X(kwargs) \
-    X(closed) X(spent) X(task) X(calls) X(apis) X(watch) X(edges) X(floor) X(entry) X(stack) X(parent) X(number)
+    X(closed) X(spent) X(task) X(calls) X(apis) X(watch) X(edges) X(floor) X(entry) X(stack) X(parent) X(number) \
+    X(api) X(role) X(meet) X(_known) X(_counted) X(_unwind) X(_loose_parent) X(_edges) X(_as_called) X(_changed) X(_give_up) \
+    X(_defer_contained) X(_raised_contained) X(f_back)
 
 #define DECLARE_NAME(word) static PyObject *n_##word;
 EACH_NAME(DECLARE_NAME)
@@ -37,8 +40,10 @@ static PyObject *graph_task;        /* gives the number of the running backward 
 static PyObject *sequence_number;   /* gives this thread's sequence number */
 static PyObject *grad_enabled;      /* says whether gradients are on */
 static PyObject *tensor_classes;    /* (Tensor, Parameter) */
-static PyObject *entry_class, *side_class;
+static PyObject *entry_class, *side_class, *api_call_class;
+static PyObject *backward_of;       /* api_call.backward_of */
 static PyObject *contain;           /* contain(step, entry, what, error): lets through what is the user's, tells of the rest */
+static PyObject *declines;          /* what is given where Python has to do it */
 static const SharedKernels *kernels;
 
 /* Seconds, as time.perf_counter counts them from some moment. */
