@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import contextlib
+import gc
 import re
 import threading
 import weakref
@@ -78,7 +78,7 @@ def recording(debugger: PrecisionDebugger, *modules: nn.Module) -> Iterator[None
         debugger.step()
 
 
-@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("level", [pytest.param("L0", marks=pytest.mark.slow), "mix"])
 @pytest.mark.parametrize("name", NETS)
 def test_nets(name: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     def program(debugger: PrecisionDebugger) -> None:

@@ -16,10 +16,10 @@ Classes = tuple[type[GradientObservers], type[ParameterGradients]]
 def _in_c() -> Classes:
     hot.set_helpers(total, part_from_outside, in_dtype, OrderedDict)
 
-    class Observers(hot.Observers, GradientObservers):  # type: ignore[misc, name-defined]
+    class Observers(hot.Observers, GradientObservers):
         """`watch`, `close` and the observers on nodes are in C."""
 
-    class Parameters(hot.ParameterGradients, ParameterGradients):  # type: ignore[misc, name-defined]
+    class Parameters(hot.ParameterGradients, ParameterGradients):
         """All but `__init__` is in C."""
 
     return Observers, Parameters
