@@ -8,14 +8,16 @@
 
 #include "csrc/api_calls.h"
 
+#include "csrc/module_calls.h"
+
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes, entry_class,"
-" side_class, api_call_class, backward_of, contain, declined, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
+" side_class, api_call_class, backward_of, contain, declined, anchor_class, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
 static PyObject *set_up(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject **kept[] = {&no_torch_function, &mode_depth, &graph_task, &sequence_number, &grad_enabled, &tensor_classes, &entry_class,
-                         &side_class, &api_call_class, &backward_of, &contain, &declines};
+                         &side_class, &api_call_class, &backward_of, &contain, &declines, &anchor_class};
     enum { COUNT = sizeof kept / sizeof *kept };
     if (PyTuple_Size(args) != COUNT) return PyErr_Format(PyExc_TypeError, "set_up() takes %d arguments", (int)COUNT);
     if (!is_entry_class(PyTuple_GetItem(args, 6))) return PyErr_Format(PyExc_ImportError, "_entry and _hot are of different builds");
@@ -32,6 +34,7 @@ static PyMethodDef methods[] = {
     {"set_up", set_up, METH_VARARGS, set_up_doc},
     GRADIENT_CALLS_METHODS
     API_CALLS_METHODS
+    MODULE_CALLS_METHODS
     {NULL, NULL, 0, NULL},
 };
 
@@ -44,7 +47,7 @@ static int exec_module(PyObject *module)
         return -1;
     }
     if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
-    return api_calls_init(module) ? 0 : -1;
+    return api_calls_init(module) && module_calls_init(module) ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -18,11 +18,14 @@ from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.encoder import _CLASSES, Encoder, Side
 from msprobe.pytorch.dump.graph_walk import edges_of_all
 from msprobe.recording.selection import Selection
+from msprobe.recording.stacks import Anchor
 from msprobe.writer import StepWriter
 from msprobe.writer.entry import Entry
 
 if TYPE_CHECKING:
     from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+    from msprobe.pytorch.dump.module_dump.hooks import After, Before
+    from msprobe.pytorch.dump.module_recorder import ModuleRecorder
     from msprobe.pytorch.dump.recorder import Recorder
     from msprobe.pytorch.dump.step_record import StepRecord
 
@@ -87,6 +90,39 @@ def api_calls(recorder: Recorder, table: ApiTable, ambiguous: frozenset[str]) ->
     return call
 
 
+def module_hooks(recorder: ModuleRecorder) -> tuple[Before, After]:
+    """What hooks on modules call when a forward begins and when it ends."""
+    if hot is None:
+        return recorder.module_before, recorder.module_after
+    before, after = hot.module_hooks(recorder)
+    return before, after
+
+
+def module_calls(recorder: ModuleRecorder) -> Any:
+    """What records the modules that hooks tell of, while it stands at the recorder; None where the step is no common case."""
+    step = recorder.step
+    if step is None or not is_common(step):
+        return None
+    calls = hot.module_calls(
+        recorder,
+        step,
+        recorder.state,
+        recorder.stacks,
+        step.writer,
+        step.observers,
+        step.parameter_gradients,
+        step.counters.by_name,
+        step.tally.modules,
+        step.encoder,
+        step.encoder.table,
+        edges_of_all,
+        step.config.extra_info,
+        step.keeps_construct,
+    )
+    step.counted_in_c.append(calls.settle)
+    return calls
+
+
 _DECLINE, _WANTED, _LEFT_OUT = range(3)
 
 
@@ -125,6 +161,7 @@ try:
         backward_of,
         _contain,
         DECLINED,
+        Anchor,
     )
     hot = _hot
 except ImportError:  # no compiler when msprobe was installed

@@ -61,9 +61,10 @@ class Window:
         restore = compile_internals.force_eager()
         if restore is not None:
             self._undo.append(restore)
-        hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module, recorder.hook_plan)
+        hooks = ModuleHooks(*common_case.module_hooks(recorder), recorder.skipped_module, recorder.hook_plan)
         self._hooks = hooks
         if model is not None:
+            recorder.modules_in_c = common_case.module_calls(recorder)
             guard = ScriptGuard()
             self._undo.append(guard.off)
             guard.on()
@@ -105,9 +106,7 @@ class Window:
         def caller() -> str:
             return state.open[-1].prefix if state.open else ""
 
-        part = engine.EngineModules(
-            model, recorder.hook_plan, recorder.module_before, recorder.module_after, recorder.skipped_module, caller
-        )
+        part = engine.EngineModules(model, recorder.hook_plan, *common_case.module_hooks(recorder), recorder.skipped_module, caller)
         self._undo.append(part.off)
         try:
             part.on()
@@ -137,6 +136,7 @@ class Window:
     def close(self) -> None:
         """Switch everything off, in reverse; one part that fails or is interrupted is tried again, and does not keep the others."""
         self._state.mode = None
+        self._recorder.modules_in_c = None
         if self.mode is not None:
             self.mode.in_c = None
             self.mode.active = False  # other threads let everything pass from now on
