@@ -51,7 +51,6 @@ setup(
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c", ["src/msprobe/recording/csrc/walk.h"]),
         extension("msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h"]),
-        extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),
         extension(
             "msprobe.pytorch.dump._hot",
             "src/msprobe/pytorch/dump/_hot.c",

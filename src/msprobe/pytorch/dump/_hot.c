@@ -4,6 +4,8 @@
 
 #include "csrc/entries.h"
 
+#include "csrc/parameter_objects.h"
+
 #include "csrc/api_calls.h"
 
 #include "csrc/module_calls.h"
@@ -30,6 +32,7 @@ static PyObject *set_up(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"set_up", set_up, METH_VARARGS, set_up_doc},
+    GRADIENT_CALLS_METHODS
     API_CALLS_METHODS
     MODULE_CALLS_METHODS
     {NULL, NULL, 0, NULL},
@@ -43,7 +46,8 @@ static int exec_module(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "_kernels and _hot are of different builds");
         return -1;
     }
-    return make_names() && walk_init() && api_calls_init(module) && module_calls_init(module) ? 0 : -1;
+    if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
+    return api_calls_init(module) && module_calls_init(module) ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

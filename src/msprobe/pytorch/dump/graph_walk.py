@@ -211,9 +211,9 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
 trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]] = trace_in_python
 _fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None = None
 try:
-    from msprobe.pytorch.dump import _graph
+    from msprobe.pytorch.dump import _hot
 
-    _graph.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at)
-    trace, _fast_edges = _graph.trace, _graph.edges
+    _hot.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at, torch_internals.makes_view)
+    trace, _fast_edges = _hot.trace, _hot.edges
 except ImportError:  # no compiler when msprobe was installed
     pass
