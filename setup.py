@@ -50,8 +50,17 @@ setup(
         extension("msprobe.comparison.judging._verdicts", "src/msprobe/comparison/judging/_verdicts.c"),
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
         extension("msprobe.format._tensor_files", "src/msprobe/format/_tensor_files.c", sorted(glob("src/msprobe/numerics/csrc/*"))),
-        extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c"),
-        extension("msprobe.pytorch.dump._graph", "src/msprobe/pytorch/dump/_graph.c"),
+        extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c", ["src/msprobe/recording/csrc/walk.h"]),
+        extension("msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h"]),
+        extension(
+            "msprobe.pytorch.dump._hot",
+            "src/msprobe/pytorch/dump/_hot.c",
+            [
+                *sorted(glob("src/msprobe/pytorch/dump/csrc/*")),
+                "src/msprobe/numerics/csrc/shared.h",
+                "src/msprobe/recording/csrc/walk.h",
+            ],
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

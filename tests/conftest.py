@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,17 @@ def what_was_there_before() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty directory. pytest's own reads the names of all that there are to find a free number, thousands of times."""
+    path = tmp_path_factory.getbasetemp() / f"{re.sub('[^a-zA-Z0-9]', '_', request.node.name)[:30]}-{next(_numbers)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.hookimpl(trylast=True)

@@ -78,7 +78,7 @@ entries = st.dictionaries(parts, st.one_of(values, records, st.lists(records, ma
 dumps = st.dictionaries(names, entries, min_size=1, max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=150)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
 @given(dumps, dumps, st.sampled_from(["statistics", "tensor"]), values, values)
 def test_any_json_gives_a_result_or_a_sentence(target: Any, golden: Any, task: str, construct: Any, stack: Any) -> None:
     with tempfile.TemporaryDirectory() as temporary:
@@ -99,7 +99,7 @@ def test_any_json_gives_a_result_or_a_sentence(target: Any, golden: Any, task: s
         assert outcome.exit_code in (0, 1, 2)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
 @given(dumps)
 @example({"Torch.a.0.forward": {"input_args": {"type": "torch.Tensor", "dtype": None, "value": [float("nan")]}}})
 def test_a_dump_never_differs_from_itself(data: Any) -> None:

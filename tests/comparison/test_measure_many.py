@@ -45,7 +45,7 @@ def _measured(ours: list[Any], theirs: list[Any]) -> list[Measure | None]:
     return [row.measure for row in calls[0].rows]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=20))
 def test_as_one_by_one(rows: list[Any]) -> None:
     ours, theirs = [], []

@@ -40,7 +40,7 @@ def test_in_bulk_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @needs_c
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
 def test_rows_made_in_c(seed: int) -> None:
     for like in (False, True):

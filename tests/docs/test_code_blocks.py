@@ -4,7 +4,7 @@ Each document has a directory of its own, with the smallest config.json in it; i
 of a block saves it instead, `<!-- exit: N -->` gives the exit code to expect, `<!-- shows: output -->` says that the last block printed
 these lines. Other blocks marked `text` are left alone.
 
-`python` forks from a process that has imported torch (warm_python); the slow tests give every document real interpreters.
+`python` forks from a process that has imported torch (warm_python); the slow tests give what a user reads first real interpreters.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from docs.documents import DOCUMENTS, OF_MINDSPORE, ROOT, TRANSLATED, Block, blo
 
 # The translations' blocks are those of the originals (test_links.py).
 RUN = [path for path in DOCUMENTS if path not in TRANSLATED and path != OF_MINDSPORE and blocks(path)]
+IN_REAL_INTERPRETERS = [path for path in RUN if path.stem in ("README", "quickstart", "run", "enable", "switching_on", "transformers")]
 SHELLS = {"shell", "bash", "sh"}
 NOT_CODE = {"text", "diff", "yaml", "csv"}
 
@@ -39,11 +40,12 @@ def programs_of(directory: Path, python: list[str]) -> str:
 
 @pytest.mark.parametrize("document", RUN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_run(document: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    check(document, tmp_path, programs_of(tmp_path_factory.mktemp("bin"), warm_python.command()))
+    imports = "transformers" if "from transformers" in document.read_text(encoding="utf-8") else "torch"
+    check(document, tmp_path, programs_of(tmp_path_factory.mktemp("bin"), warm_python.command(imports)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", RUN, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", IN_REAL_INTERPRETERS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_run_in_interpreters_of_their_own(document: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(document, tmp_path, programs_of(tmp_path_factory.mktemp("bin"), [sys.executable]))
 

@@ -107,7 +107,7 @@ def test_every_cut_pickle_is_refused() -> None:
             tensor_view(GOOD[:length])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_pickles_are_refused_or_read(changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(GOOD)
@@ -119,7 +119,7 @@ def test_damaged_pickles_are_refused_or_read(changes: list[tuple[int, int]]) -> 
         pass
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from([bytes([code]) for code in b"(t)\x85\x86\x87\x88\x89N}]suaeQR."] + [b"K\0", b"X\0\0\0\0", b"q\0", b"h\0"])))
 def test_any_program_ends(program: list[bytes]) -> None:
     with pytest.raises(Refused):
@@ -200,7 +200,7 @@ def test_every_cut_file_is_noticed(tmp_path: Path) -> None:
         refusal(tmp_path / "x.pt")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 700), st.integers(0, 255)), min_size=1, max_size=3))
 def test_damaged_files_are_refused_or_read(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     around = frame("float32", (2, 3))

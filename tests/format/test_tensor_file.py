@@ -244,7 +244,7 @@ def test_files_of_the_existing_tool() -> None:
     assert read >= 35
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 5), max_size=5).map(tuple))
 def test_any_shape(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     path = str(tmp_path / "x.pt")

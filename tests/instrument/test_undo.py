@@ -60,7 +60,7 @@ def formatted(draw: st.DrawFn) -> bytes:
 
 
 @given(formatted())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_byte_comes_back(data: bytes) -> None:
     try:
         compile(data, "script.py", "exec", dont_inherit=True)
@@ -80,7 +80,7 @@ def test_every_byte_comes_back(data: bytes) -> None:
 
 
 @given(st.sampled_from(sorted(ENABLED)), st.lists(st.integers(0, 200), max_size=8), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_lines_that_the_user_has_put_in_between_stay(name: str, places: list[int], deeper: bool) -> None:
     lines = split_lines(ENABLED[name])
     for number, place in enumerate(sorted(places, reverse=True)):

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from pytorch.capturing import environment
 
 WORKER = """
@@ -57,7 +57,7 @@ def recorded(tmp_path: Path) -> Path:
     """What two workers at a time have recorded."""
     config = {"task": "statistics", "dump_path": str(tmp_path / "dump"), "rank": [], "step": [], "level": "mix"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    command = [sys.executable, "-c", WORKER]
+    command = [*warm_python.command(), "-c", WORKER]
     workers = [
         subprocess.Popen(
             [*command, str(gpu), str(tmp_path / "config.json"), str(tmp_path)], env=environment(), stderr=subprocess.PIPE, text=True

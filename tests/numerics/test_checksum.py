@@ -109,7 +109,7 @@ def test_an_empty_tensor(tool: Any, label: str) -> None:
 
 
 @given(st.integers(0, 1400) | st.integers(0, 60_000), st.integers(0, 15))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 def test_every_length_and_alignment(size: int, start: int) -> None:
     data = MEMORY[start : start + size]
     address, expected = MEMORY.ctypes.data + start, (zlib.crc32(data), words_of(data.tobytes()))
@@ -137,7 +137,7 @@ def views(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
 
 
 @given(views())
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 def test_views_have_the_checksums_of_their_elements_in_order(view: tuple[int, tuple[int, ...], tuple[int, ...]]) -> None:
     item, shape, strides = view
     flat = MEMORY.view(STORED[item])

@@ -103,7 +103,7 @@ def numbers(tensor: torch.Tensor) -> list:
 
 
 @pytest.mark.parametrize("name", FINITE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_finite_bits(numeric, name: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 30)) * ITEMSIZE[name]

@@ -50,7 +50,7 @@ def test_views_of_every_dtype(numeric, name: str, view: str) -> None:
     check_view(numeric, VIEWS[view](exact.finite_random(name, 12_000)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     dims=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=5),
     name=st.sampled_from(["int64", "float32", "float64", "bfloat16", "complex64"]),

@@ -15,7 +15,7 @@ from msprobe.numerics import CODE, DTYPES, ITEMSIZE
 from . import exact
 from .exact import COMPLEX, INTEGER, REAL, close
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def run(numeric, tensor: torch.Tensor) -> tuple:

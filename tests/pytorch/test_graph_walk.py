@@ -10,7 +10,7 @@ import torch
 from capturing import configured
 from nets import NETS, train
 
-from msprobe.pytorch.dump import gradients, graph_walk
+from msprobe.pytorch.dump import common_case, gradients, graph_walk
 from msprobe.pytorch.dump.graph_walk import Boundary, SingleNode, trace_in_python
 
 pytestmark = pytest.mark.skipif(graph_walk.trace is trace_in_python, reason="there was no compiler when msprobe was installed")
@@ -30,6 +30,7 @@ def test_both_find_the_same(name: str, tmp_path: Path, monkeypatch: pytest.Monke
         return found
 
     monkeypatch.setattr(gradients, "trace", both)
+    monkeypatch.setattr(common_case, "hot", None)
     debugger = configured(tmp_path, level="mix", risk_level="ALL")
 
     def stop() -> None:

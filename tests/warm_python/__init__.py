@@ -1,7 +1,8 @@
 """Scripts in processes of their own without the seconds in which each of them would import torch.
 
 `command()` stands for `[sys.executable]` in a test: what follows is run by a process forked from one that has imported torch, msprobe and
-what they need (server.py). `command("transformers")` has transformers and accelerate too. All test processes of a run share one server.
+what they need (server.py). `command("transformers")` has transformers and accelerate too; `command("mindspore")` is MindSpore's
+interpreter, and that has been imported. All test processes of a run share one server of each kind.
 
 A real interpreter is still right where a test is about its start or its end, about what is imported when, or about code that is compiled
 for the first time. Options and variables that an interpreter reads when it starts get one by themselves.
@@ -27,6 +28,7 @@ HERE = Path(__file__).parent
 SOURCE = str(HERE.parents[1] / "src")
 TORCH = ["torch", "torch._dynamo", "msprobe.pytorch"]
 """The first step of an optimizer, DDP and FSDP would import torch._dynamo in each process."""
+MINDSPORE = ["mindspore", "mindspore.dataset", "mindspore.train"]
 MORE = {
     "transformers": ["transformers", "transformers.models.llama.modeling_llama", "accelerate", "msprobe.pytorch.load.isolating"],
 }
@@ -41,7 +43,7 @@ _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
 @functools.cache
 def _socket(kind: str) -> str:
     """The socket of a server that has imported this; starts it where no test process of this run has."""
-    below = None if kind == "torch" else _socket("torch")
+    below = _socket("torch") if kind in MORE else None
     directory = Path(tempfile.gettempdir()) / f"warm-python-{os.getuid()}"  # a socket's path must be short
     directory.mkdir(mode=0o700, exist_ok=True)
     path = str(directory / f"{_RUN}-{kind}")
@@ -50,7 +52,7 @@ def _socket(kind: str) -> str:
         if not _hold(path):
             Path(path).unlink(missing_ok=True)
             if below is None:
-                _start(path)
+                _start(path, kind)
             else:
                 with send(below, {"kind": "grow", "socket": path, "modules": MORE[kind]}, []) as connection:
                     assert connection.makefile().readline() == "ready\n"
@@ -68,10 +70,13 @@ def _hold(path: str) -> bool:
         return False
 
 
-def _start(path: str) -> None:
+def _start(path: str, kind: str) -> None:
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, (SOURCE, ENVIRONMENT.get("PYTHONPATH", ""))))}
     environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    program = [sys.executable, str(HERE / "server.py"), path, *TORCH]
+    if kind == "mindspore":
+        environment["GLOG_v"] = "3"  # it is read when MindSpore is imported
+    interpreter, modules = (os.environ["MSPROBE_MINDSPORE_PYTHON"], MINDSPORE) if kind == "mindspore" else (sys.executable, TORCH)
+    program = [interpreter, str(HERE / "server.py"), path, *modules]
     process = subprocess.Popen(program, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
 
@@ -80,9 +85,10 @@ def command(kind: str = "torch") -> list[str]:
     """The beginning of a command: what follows is the arguments of an interpreter.
 
     Args:
-        kind: what is already imported: `torch`, or a key of MORE.
+        kind: what is already imported: `torch`, `mindspore`, or a key of MORE.
     """
-    return [sys.executable, "-S", "-E", str(HERE / "client.py"), _socket(kind)]
+    interpreter = os.environ["MSPROBE_MINDSPORE_PYTHON"] if kind == "mindspore" else sys.executable
+    return [interpreter, "-S", "-E", str(HERE / "client.py"), _socket(kind)]
 
 
 class Started:

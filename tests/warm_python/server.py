@@ -1,4 +1,4 @@
-"""Imports torch once and forks a process for every program that it is given, so that a test that runs a script costs little.
+"""Imports torch or MindSpore once and forks a process for every program that it is given: a test that runs a script costs little.
 
 Run as a program, not a test: `python server.py SOCKET`. A connection to the socket brings one order, JSON with its length in front:
 
@@ -217,14 +217,12 @@ def program(order: Order) -> tuple[types.CodeType | None, dict[str, Any], str]:
 
 def _as_if_fresh() -> None:
     """What an interpreter draws or reads when it starts."""
-    import torch
-
     import msprobe.log
 
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    if os.environ.get("OMP_NUM_THREADS", "").isdecimal():
-        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if "torch" in sys.modules and os.environ.get("OMP_NUM_THREADS", "").isdecimal():
+        sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     logging.getLogger("msprobe").setLevel(msprobe.log._level_from_environment())
 
 

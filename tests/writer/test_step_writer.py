@@ -606,8 +606,8 @@ def test_an_entry_that_is_finished_during_a_flush_is_not_lost(tmp_path: Path, mo
     writer = StepWriter(tmp_path, task="statistics", level="mix")
     early = writer.add("early", {"x": 0})
     writer.add("later", {"x": "y" * 200}, True)
-    turning = writer.add("turning", {"x": 1})
-    turning.__class__ = _FinishedMeanwhile
+    monkeypatch.setattr(step_writer, "Entry", _FinishedMeanwhile)
+    writer.add("turning", {"x": 1})
     writer.flush()
     writer.finish(early)
     assert writer.close().lost == 0

@@ -234,12 +234,15 @@ static PyMethodDef methods[] = {
 static int exec_module(PyObject *module)
 {
     const Path *found[MAX_PATHS];
-    (void)module;
     available_paths(found);
     path = found[0];
     fill_fp8_tables();
     pool_init();
-    return memory_init() && describe_init() && checksum_init() ? 0 : -1;
+    if (!memory_init() || !describe_init() || !checksum_init()) return -1;
+    PyObject *shared = PyCapsule_New(&shared_kernels, SHARED_KERNELS, NULL);
+    int added = shared ? PyModule_AddObject(module, "_shared", shared) : -1;
+    if (added < 0) Py_XDECREF(shared);
+    return added;
 }
 
 static PyModuleDef_Slot slots[] = {

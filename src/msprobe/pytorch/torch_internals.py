@@ -26,6 +26,9 @@ mode_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
 NoTorchFunction = torch._C.DisableTorchFunction
 """Context manager: inside it neither function modes nor `__torch_function__` of subclasses are called."""
 
+mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many function modes this thread is in."""
+
 VF: Any = torch._VF
 OpOverload: type = torch._ops.OpOverload
 OpOverloadPacket: type = torch._ops.OpOverloadPacket
@@ -298,9 +301,13 @@ is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_batchedtenso
 is_zero_tensor: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor
 
 
+dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""How many dispatch modes this thread is in."""
+
+
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     """Our own torch operations are invisible to dispatch modes that the user has entered."""
-    if torch._C._len_torch_dispatch_stack():
+    if dispatch_depth():
         return _disable_current_modes()
     return contextlib.nullcontext()
 

@@ -119,8 +119,12 @@ class StackCache:
         key, depth = walk(frame, stop, above, depth, self._counted)
         stack = self._known.get(key)
         if stack is None:
-            stack = self._keep(key, self._describe(frame, stop, above, hidden))
+            stack = self.meet(key, frame, stop, above, hidden)
         return stack, depth
+
+    def meet(self, key: Hashable, frame: FrameType, stop: int, above: int, hidden: frozenset[int]) -> Stack:
+        """The stack that `walk` has given a new key for; the arguments are those of `walk` and `take`."""
+        return self._keep(key, self._describe(frame, stop, above, hidden))
 
     def enter(self, skip: int, anchor: Anchor | None = None) -> tuple[Stack, Anchor]:
         """Like `take`, and the anchor of the frame that is `skip` frames above the caller."""
@@ -133,15 +137,24 @@ class StackCache:
             rest, depth = walk(outer, stop, above, depth, self._counted)
             known = self._numbers.get(rest)
             if known is None:
-                self._above.append(self._describe(outer, stop, above, frozenset()))
-                known = self._numbers[rest] = len(self._above) - 1
+                known = self.meet_above(rest, outer, stop, above)
             number = known
         code = id(frame.f_code)
         key = (code, frame.f_lasti, number)
         stack = self._known.get(key)
         if stack is None:
-            stack = self._keep(key, self._describe(frame, id(frame), number, frozenset()))
+            stack = self.meet_module(key, frame, id(frame), number)
         return stack, Anchor(id(frame), number, depth + (code in self._counted))
+
+    def meet_above(self, key: Hashable, outer: FrameType, stop: int, above: int) -> int:
+        """The number for the frames from `outer` outwards that `walk` has given a new key for; the arguments are those of `walk`."""
+        self._above.append(self._describe(outer, stop, above, frozenset()))
+        number = self._numbers[key] = len(self._above) - 1
+        return number
+
+    def meet_module(self, key: Hashable, frame: FrameType, stop: int, number: int) -> Stack:
+        """The stack of `frame`, whose id is `stop`, below the frames with this number, where its key is new."""
+        return self._keep(key, self._describe(frame, stop, number, frozenset()))
 
     def _keep(self, key: Hashable, stack: Stack) -> Stack:
         if len(self._known) < _LIMIT:

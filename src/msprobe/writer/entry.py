@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Entry:
@@ -20,6 +20,14 @@ class Entry:
         """Whether it is known that `data` holds no NaN and no infinite number."""
         self.text = ""
         """Its members as they will stand in the file, once `finish` has made them."""
+
+
+if not TYPE_CHECKING:
+    EntryInPython = Entry
+    try:
+        from msprobe.writer._entry import Entry
+    except ImportError:  # no compiler when msprobe was installed
+        pass
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def cast(values: Any, dtype: str) -> Any:
 NUMBERS = st.lists(st.floats(-6e4, 6e4) | st.floats(-1e-5, 1e-5), min_size=1, max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(NUMBERS, st.sampled_from(["bfloat16", "float16"]))
 def test_a_cast_never_moves_more(numbers: list[float], dtype: str) -> None:
     """Also numbers of which a narrow dtype keeps nothing but their nearest step."""

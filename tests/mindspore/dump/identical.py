@@ -18,7 +18,7 @@ def train(kind, around):
     optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
     step = ms.value_and_grad(lambda x, y: loss(net(x), y), None, net.trainable_params())
     bits = []
-    for number in range(3):
+    for number in range(2):
         x, y = data(number)
         with around(net):
             value, gradients = step(x, y)
@@ -59,8 +59,7 @@ for kind in NETS:
     except Exception as error:  # a release that lacks an operator on this device
         answers[kind.__name__] = {"MindSpore itself": repr(error)[-2000:]}
         continue
-    again = train(kind, Plain)
-    answers[kind.__name__] = {"repeats": plain == again}
+    answers[kind.__name__] = {}
     for level, task in (("L0", "statistics"), ("L1", "statistics"), ("mix", "tensor")):
         PrecisionDebugger._instance = PrecisionDebugger._session = None
         PrecisionDebugger(level=level, task=task, dump_path=f"{kind.__name__}/{level}")

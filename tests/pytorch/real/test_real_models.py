@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import fnmatch
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """name, task -> what three watched steps of training came to, and their dump; made when first asked for."""
+    """name, task -> what two watched steps of training came to, and their dump; made when first asked for."""
 
     @cache
     def run(name: str, task: str) -> tuple[dict[str, Any], Run]:
@@ -100,11 +101,15 @@ def unexpected_lines(name: str, step: Step) -> list[str]:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_models_train(name: str) -> None:
     """Otherwise the rest would show little: a finite loss, and all but a few parameters have gradients."""
-    seed()
-    training = MODELS[name](0.0)
-    assert training.forward_backward(0).isfinite()
-    gradients = [parameter.grad for parameter in training.model.parameters()]
-    assert sum(g is not None and bool(g.any()) for g in gradients) > 0.8 * len(gradients)
+    outcome = plain(name)
+    dtype, _, _, content = outcome["loss 0"]
+    assert math.isfinite(torch.frombuffer(bytearray(content), dtype=getattr(torch, dtype.removeprefix("torch."))).item())
+    arrived: dict[str, bool] = {}  # in one of the steps: dropout may leave out a layer in the other
+    for key, value in outcome.items():
+        if key.startswith("step ") and " gradient " in key:
+            parameter = key.split(" gradient ")[1]
+            arrived[parameter] = arrived.get(parameter, False) or (value is not None and any(value[-1]))
+    assert sum(arrived.values()) > 0.8 * len(arrived)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_the_models_train(name: str) -> None:
 def test_training_has_the_same_bits_and_nothing_goes_wrong(runs: Any, name: str, task: str) -> None:
     outcome, run = runs(name, task)
     assert differences(plain(name), outcome) == []
-    assert run.steps == [0, 1, 2]
+    assert run.steps == [0, 1]
     for number in run.steps:
         step = run.step(number)
         assert len(step.names) > 100
@@ -141,7 +146,7 @@ UNINITIALISED = {"new_empty", "empty", "empty_like", "new", "copy_", "__getitem_
 def test_both_tasks_record_the_same(runs: Any, name: str) -> None:
     """The same calls in the same order, and the same values. A backward entry that is open while the files are flushed stands later."""
     compared = 0
-    for number in (0, 1, 2):
+    for number in (0, 1):
         statistics, tensor = (runs(name, task)[1].step(number).data for task in TASKS)
         assert [text for text in statistics if ".forward" in text] == [text for text in tensor if ".forward" in text]
         assert set(statistics) == set(tensor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from torch import nn
 from torch.nn.functional import dropout as imported_before
 from torch.nn.functional import scaled_dot_product_attention as attention_imported_before
 
+import warm_python
 from msprobe.pytorch import seed_all
 
 ROWS = torch.arange(1.0, 49).reshape(2, 6, 4)
@@ -245,7 +245,7 @@ def test_the_compiler_s_cache_on_disk_does_not_bring_dropout_back(tmp_path: Path
     seen = []
     for how in ("with", "without", "with"):
         run = subprocess.run(
-            [sys.executable, "-c", COMPILED, how],
+            [*warm_python.command(), "-c", COMPILED, how],
             env={**environment(), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
             capture_output=True,
             text=True,

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "digest.h"
+#include "shared.h"
 
 enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, K_COUNT };
 static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5"};
@@ -157,13 +158,6 @@ static int is_ordinary_tensor(PyObject *record)
     return 1;
 }
 
-/* The record of one value; `other(value, name)` makes those of all kinds unknown here. */
-typedef struct {
-    PyObject *classes, *table, *leaves, *other;
-    long tensors;
-    int ordinary; /* no record here can hold NaN or an infinite number */
-} Encoding;
-
 static PyObject *value_record(Encoding *encoding, PyObject *value, PyObject *name)
 {
     if (!is_ordinary(value)) encoding->ordinary = 0;
@@ -176,19 +170,25 @@ static PyObject *value_record(Encoding *encoding, PyObject *value, PyObject *nam
             encoding->tensors++;
             if (!is_ordinary_tensor(record)) encoding->ordinary = 0;
         }
-        if (record && leaf && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
+        if (record && leaf && encoding->leaves && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
     } else {
         record = plain_record(value);
     }
     if (record || PyErr_Occurred()) return record;
     encoding->ordinary = 0;
-    return PyObject_CallFunctionObjArgs(encoding->other, value, name, NULL);
+    return encoding->other(encoding, value, name);
+}
+
+/* `other` is something that Python calls. */
+static PyObject *other_by_python(Encoding *encoding, PyObject *value, PyObject *name)
+{
+    return PyObject_CallFunctionObjArgs((PyObject *)encoding->context, value, name, NULL);
 }
 
 static int read_encoding(const char *name, Encoding *encoding, PyObject *const *args, Py_ssize_t nargs)
 {
     if (!check_nargs(name, nargs, 5)) return 0;
-    *encoding = (Encoding){args[1], args[2], args[3], args[4], 0, 1};
+    *encoding = (Encoding){args[1], args[2], args[3], other_by_python, args[4], 0, 1};
     if (PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 2 && PyList_Check(args[3])) return 1;
     PyErr_Format(PyExc_TypeError, "%s() takes two classes and a list", name);
     return 0;
@@ -203,6 +203,45 @@ static PyObject *with_counts(PyObject *records, const Encoding *encoding) /* tak
     return result;
 }
 
+static PyObject *records_of_each(Encoding *encoding, PyObject *values)
+{
+    Py_ssize_t count = PyTuple_Size(values);
+    PyObject *records = count < 0 ? NULL : PyList_New(count);
+    for (Py_ssize_t k = 0; records && k < count; k++) {
+        PyObject *position = PyLong_FromSsize_t(k);
+        PyObject *record = position ? value_record(encoding, PyTuple_GetItem(values, k), position) : NULL;
+        Py_XDECREF(position);
+        if (!record || PyList_SetItem(records, k, record) < 0) Py_CLEAR(records);
+    }
+    return records;
+}
+
+static PyObject *records_of_items(Encoding *encoding, PyObject *values)
+{
+    PyObject *records = PyDict_Check(values) ? PyDict_New() : NULL, *name, *value;
+    if (!records && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "describe_items() takes a dict");
+    PyObject *items = records ? PyDict_Items(values) : NULL; /* a copy: what is looked at may change the dict */
+    if (!items) Py_CLEAR(records);
+    for (Py_ssize_t k = 0; records && k < PyList_Size(items); k++) {
+        PyObject *pair = PyList_GetItem(items, k);
+        name = PyTuple_GetItem(pair, 0);
+        value = PyTuple_GetItem(pair, 1);
+        int special = PyUnicode_Check(name) && (PyUnicode_Compare(name, special_key[0]) == 0 || PyUnicode_Compare(name, special_key[1]) == 0
+                                                || PyUnicode_Compare(name, special_key[2]) == 0);
+        PyObject *class = (PyObject *)Py_TYPE(value);
+        int tensor = class == PyTuple_GetItem(encoding->classes, 0) || class == PyTuple_GetItem(encoding->classes, 1);
+        if (special && !tensor) encoding->ordinary = 0;
+        PyObject *record = special && !tensor && value != Py_None ? encoding->other(encoding, value, name)
+                                                                  : value_record(encoding, value, name);
+        if (!record || PyDict_SetItem(records, name, record) < 0) Py_CLEAR(records);
+        Py_XDECREF(record);
+    }
+    Py_XDECREF(items);
+    return records;
+}
+
+static SharedKernels shared_kernels = {SHARED_VERSION, records_of_each, records_of_items, value_record};
+
 PyDoc_STRVAR(describe_each_doc, "describe_each(values, classes, table, leaves, other, /)\n--\n\n"
 "(records, number of tensors, ordinary) of the values of a tuple; ordinary: no record can hold NaN or an infinite number.\n"
 "classes: the two classes of tensors that `describe` takes. leaves: a list that gets the tensors that require grad.\n"
@@ -213,15 +252,7 @@ static PyObject *describe_each(PyObject *self, PyObject *const *args, Py_ssize_t
     (void)self;
     Encoding encoding;
     if (!read_encoding("describe_each", &encoding, args, nargs)) return NULL;
-    Py_ssize_t count = PyTuple_Size(args[0]);
-    PyObject *records = count < 0 ? NULL : PyList_New(count);
-    for (Py_ssize_t k = 0; records && k < count; k++) {
-        PyObject *position = PyLong_FromSsize_t(k);
-        PyObject *record = position ? value_record(&encoding, PyTuple_GetItem(args[0], k), position) : NULL;
-        Py_XDECREF(position);
-        if (!record || PyList_SetItem(records, k, record) < 0) Py_CLEAR(records);
-    }
-    return with_counts(records, &encoding);
+    return with_counts(records_of_each(&encoding, args[0]), &encoding);
 }
 
 PyDoc_STRVAR(describe_items_doc, "describe_items(values, classes, table, leaves, other, /)\n--\n\n"
@@ -233,24 +264,5 @@ static PyObject *describe_items(PyObject *self, PyObject *const *args, Py_ssize_
     (void)self;
     Encoding encoding;
     if (!read_encoding("describe_items", &encoding, args, nargs)) return NULL;
-    PyObject *records = PyDict_Check(args[0]) ? PyDict_New() : NULL, *name, *value;
-    if (!records && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "describe_items() takes a dict");
-    PyObject *items = records ? PyDict_Items(args[0]) : NULL; /* a copy: what is looked at may change the dict */
-    if (!items) Py_CLEAR(records);
-    for (Py_ssize_t k = 0; records && k < PyList_Size(items); k++) {
-        PyObject *pair = PyList_GetItem(items, k);
-        name = PyTuple_GetItem(pair, 0);
-        value = PyTuple_GetItem(pair, 1);
-        int special = PyUnicode_Check(name) && (PyUnicode_Compare(name, special_key[0]) == 0 || PyUnicode_Compare(name, special_key[1]) == 0
-                                                || PyUnicode_Compare(name, special_key[2]) == 0);
-        PyObject *class = (PyObject *)Py_TYPE(value);
-        int tensor = class == PyTuple_GetItem(encoding.classes, 0) || class == PyTuple_GetItem(encoding.classes, 1);
-        if (special && !tensor) encoding.ordinary = 0;
-        PyObject *record = special && !tensor && value != Py_None ? PyObject_CallFunctionObjArgs(encoding.other, value, name, NULL)
-                                                                  : value_record(&encoding, value, name);
-        if (!record || PyDict_SetItem(records, name, record) < 0) Py_CLEAR(records);
-        Py_XDECREF(record);
-    }
-    Py_XDECREF(items);
-    return with_counts(records, &encoding);
+    return with_counts(records_of_items(&encoding, args[0]), &encoding);
 }

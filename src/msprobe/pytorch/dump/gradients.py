@@ -7,7 +7,7 @@ all nodes at its edges have fired, or when the backward pass ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -164,7 +164,7 @@ class GradientObservers:
             return
         boundary = Boundary(*found)
         if boundary.views_changed:
-            self._tell_cut(name, outputs, inputs, boundary)
+            self._tell_cut(name, outputs, inputs, boundary.slots, boundary.contributions)
         if boundary.outputs:
             call = GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             for is_leaf, handle in call.attach(boundary, tensors):
@@ -182,12 +182,31 @@ class GradientObservers:
         outputs = edges_of([tensor], lambda reason: self.report(name, reason))
         found = trace(outputs, inputs, floor)
         if len(found) != 3 and Boundary(*found).views_changed:
-            self._tell_cut(name, outputs, inputs, Boundary(*found), gives=False)
+            self._tell_cut(name, outputs, inputs, found[2], found[3], gives=False)
 
-    def _tell_cut(self, name: str, outputs: list[Edge | None], inputs: list[Edge | None], boundary: Boundary, gives: bool = True) -> None:
+    def _makers_of(self, identity: tuple[Any, ...]) -> Sequence[str]:
+        """Names of the calls whose output a node made."""
+        return self._makers.get(identity, ())
+
+    def _leaf_nodes(self, wanted: set[int], outputs: list[torch.Tensor]) -> dict[int, Any]:
+        """Nodes of the outputs that are leaves, by the leaf's id."""
+        leaves = {id(tensor): tensor for tensor in outputs if id(tensor) in wanted}
+        nodes = dict(zip(leaves, torch_internals.leaf_nodes(list(leaves.values())), strict=True))
+        self.kept_nodes.extend(nodes.values())
+        return nodes
+
+    def _tell_cut(
+        self,
+        name: str,
+        outputs: list[Edge | None],
+        inputs: list[Edge | None],
+        all_slots: list[list[int]],
+        all_contributions: list[int],
+        gives: bool = True,
+    ) -> None:
         """A view changed in place: autograd replaced the node that made it, so nobody's gradient can be read there any more."""
         kept = _kept_by_change(outputs)
-        for slots, contributions in zip(boundary.slots, boundary.contributions, strict=True):
+        for slots, contributions in zip(all_slots, all_contributions, strict=True):
             edge = inputs[slots[0]]
             if contributions or edge is None:
                 continue
@@ -197,7 +216,7 @@ class GradientObservers:
                 for slot in slots:
                     self.encoder.unread((str(slot),), side, _UNKEPT)
             for node in _views_from(edge[0], kept):
-                for maker in self._makers.get(_identity(node), ()):
+                for maker in self._makers_of(_identity(node)):
                     self.report_cut(maker, name)
 
     def report_cut(self, name: str, by: str = "") -> None:

@@ -71,7 +71,8 @@ class GraphCall(Call):
         """
         inner = boundary.inner
         handles = []
-        leaf_nodes = self._leaf_nodes(boundary, leaves)
+        wanted = {node for node, _ in boundary.outputs if type(node) is int}
+        leaf_nodes = self.observers._leaf_nodes(wanted, leaves) if wanted else {}
         for node, outputs in boundary.outputs:
             is_leaf = type(node) is int  # an input, or something the module keeps
             plan = [(slot, number, inner.get((node, -1 if is_leaf else number), 0)) for slot, number in outputs]
@@ -81,16 +82,6 @@ class GraphCall(Call):
         for node, places in boundary.places:
             handles.append((False, node.register_hook(_InputNode(self, places))))
         return handles
-
-    def _leaf_nodes(self, boundary: Boundary, outputs: list[torch.Tensor]) -> dict[int, Any]:
-        """Nodes of the outputs that are leaves, by the leaf's id."""
-        wanted = {node for node, _ in boundary.outputs if type(node) is int}
-        if not wanted:
-            return {}
-        leaves = {id(tensor): tensor for tensor in outputs if id(tensor) in wanted}
-        nodes = dict(zip(leaves, torch_internals.leaf_nodes(list(leaves.values())), strict=True))
-        self.observers.kept_nodes.extend(nodes.values())
-        return nodes
 
     def begin(self) -> bool:
         """Called by each observer first; False when nothing is to be recorded."""
@@ -132,9 +123,8 @@ class GraphCall(Call):
 
         Contributions to the call's own outputs (`edge` below zero) are kept until that output's gradient arrives.
         """
-        if self.dtypes is not None and gradient is not None and self.dtypes.get(edge) not in (None, gradient.dtype):
-            with torch.no_grad(), torch_internals.no_dispatch_modes():
-                gradient = gradient.to(self.dtypes[edge])
+        if self.dtypes is not None and gradient is not None and edge in self.dtypes:
+            gradient = in_dtype(gradient, self.dtypes[edge])
         places = self.contributions[edge] if edge >= 0 else 0
         if places == 1:
             self.record(gradient, "output", self.slots[edge])
@@ -151,13 +141,7 @@ class GraphCall(Call):
     def from_outside(self, inner: int, gradient: Any) -> Any:
         """The part of an output's gradient that comes from outside the call, None where nothing does."""
         given, _ = self._sums.pop(inner, ([], 0))
-        if not given or gradient is None:
-            return gradient
-        own = total(given)
-        if own is None or own is gradient or (len(given) == 1 and _same_memory(given[0], gradient)):
-            return None if own is not None else gradient
-        with torch.no_grad(), torch_internals.no_dispatch_modes():
-            return None if torch.equal(own, gradient) else gradient.detach() - own
+        return part_from_outside(given, gradient) if given and gradient is not None else gradient
 
     def fired(self) -> None:
         """One node is through; the last one completes the entry.
@@ -250,6 +234,23 @@ class _InputNode:
         except Exception as error:
             let_through(error)
             call.failed(error)
+
+
+def in_dtype(gradient: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A gradient as the input has it, where it arrives in another dtype."""
+    if gradient.dtype is dtype:
+        return gradient
+    with torch.no_grad(), torch_internals.no_dispatch_modes():
+        return gradient.to(dtype)
+
+
+def part_from_outside(inside: list[torch.Tensor], gradient: torch.Tensor) -> torch.Tensor | None:
+    """What is left of a gradient without the contributions that came from inside the call; None where nothing is."""
+    own = total(inside)
+    if own is None or own is gradient or (len(inside) == 1 and _same_memory(inside[0], gradient)):
+        return None if own is not None else gradient
+    with torch.no_grad(), torch_internals.no_dispatch_modes():
+        return None if torch.equal(own, gradient) else gradient.detach() - own
 
 
 def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:

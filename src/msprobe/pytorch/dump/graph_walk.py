@@ -19,6 +19,13 @@ Edge = tuple[Any, int]
 _LeafNode = torch_internals.LeafNode
 
 
+def edges_of_all(tensors: list[torch.Tensor]) -> list[Edge | None]:
+    """The edge of each tensor; raises what reading one raises."""
+    if _fast_edges is not None:
+        return _fast_edges(tensors)
+    return [(id(tensor), -1) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr) for tensor in tensors]
+
+
 def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
     if _fast_edges is not None:
@@ -204,9 +211,9 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
 trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]] = trace_in_python
 _fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None = None
 try:
-    from msprobe.pytorch.dump import _graph
+    from msprobe.pytorch.dump import _hot
 
-    _graph.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at)
-    trace, _fast_edges = _graph.trace, _graph.edges
+    _hot.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at, torch_internals.makes_view)
+    trace, _fast_edges = _hot.trace, _hot.edges
 except ImportError:  # no compiler when msprobe was installed
     pass

@@ -40,6 +40,8 @@ class ModuleRecorder:
         self.only: str | None = None
         """Between module_dump and module_dump_end: the one module that is recorded, as `Module.{name}.{Class}`."""
         self.hook_plan = HookPlan()
+        self.modules_in_c: Any = None
+        """What records modules in the window that is open, where that is done in C."""
 
     def _tell(self, step: StepRecord, entry: str, reason: str) -> None:
         """Report what was not recorded, whatever happens meanwhile."""

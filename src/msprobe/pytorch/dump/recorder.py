@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
@@ -63,19 +64,11 @@ class Recorder(ModuleRecorder):
         except BaseException as error:
             state.inside = False
             if call is not None:
-                try:
-                    self._api_raised(step, call, error)
-                except Exception as ours:
-                    let_through(ours)
-                    self._tell(step, call.name, f"call that raised could not be recorded: {ours!r}")
+                self._raised_contained(step, call, error)
             raise
         state.inside = False
         if type(result) is Deferred:
-            try:
-                self._defer(step, call, result)
-            except Exception as error:
-                let_through(error)
-                self._tell(step, api.full, f"communication could not be followed: {error!r}")
+            self._defer_contained(step, call, result)
         elif call is not None:
             began = perf_counter()
             try:
@@ -89,6 +82,20 @@ class Recorder(ModuleRecorder):
                 self._give_up(step, call)
             step.tally.spent += perf_counter() - began
         return result
+
+    def _raised_contained(self, step: StepRecord, call: ApiCall, error: BaseException) -> None:
+        try:
+            self._api_raised(step, call, error)
+        except Exception as ours:
+            let_through(ours)
+            self._tell(step, call.name, f"call that raised could not be recorded: {ours!r}")
+
+    def _defer_contained(self, step: StepRecord, call: ApiCall | None, deferred: Deferred) -> None:
+        try:
+            self._defer(step, call, deferred)
+        except Exception as error:
+            let_through(error)
+            self._tell(step, call.api.full if call is not None else "communication", f"communication could not be followed: {error!r}")
 
     def _changed(self, step: StepRecord, call: ApiCall, changed: Any) -> None:
         """A call gave nothing (`x[0] = y`): it may have cut the gradients of earlier ones."""
@@ -124,7 +131,7 @@ class Recorder(ModuleRecorder):
         if not forward and not backward:
             return ApiCall(api, name, number, parent, None)
         if api.parameters is not None:
-            args, kwargs = self._as_called(api, args, kwargs)
+            args, kwargs = self._as_called(api, sys._getframe(3), args, kwargs)
         side = Side(name, "input", forward and sides.input and step.saves(name))
         encoder = step.encoder if api.ignored is None else api.ignored.encoder(step.encoder)
         data: dict[str, Any] = {"input_args": encoder.positional(args, side)}
@@ -216,10 +223,12 @@ class Recorder(ModuleRecorder):
             if step.config.extra_info:
                 step.writer.add_stack(call.name, call.stack, call.stack.text)
 
-    def _as_called(self, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _as_called(
+        self, api: Api, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in the form the call was written in; `frame` called the mode."""
         form = api.form
         if form is None:
-            frame = sys._getframe(4)
             while id(frame.f_code) in api.hidden and frame.f_back is not None:
                 frame = frame.f_back
             form = form_of_call(frame, api.name if api.prefix == "Tensor" else "")

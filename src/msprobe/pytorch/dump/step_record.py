@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msprobe.config import Config
@@ -13,10 +14,10 @@ from msprobe.pytorch.dump.checks.checked_writer import CheckedWriter
 from msprobe.pytorch.dump.checks.choosing import Nothing, make_check
 from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
+from msprobe.pytorch.dump.common_case import is_common
+from msprobe.pytorch.dump.common_gradients import COMMON, IN_PYTHON
 from msprobe.pytorch.dump.forgotten_step import ForgottenStep
-from msprobe.pytorch.dump.gradients import GradientObservers
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
-from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
@@ -60,7 +61,8 @@ class StepRecord(StepOfCalls):
         self.encoder = make_encoder(config, self.writer, saver if check is None else check.held, self.report)
         self.save_all = config.task == "tensor" and check is None
         sides = selection.sides
-        self.observers = GradientObservers(
+        observers, parameter_gradients = COMMON if is_common(self) else IN_PYTHON
+        self.observers = observers(
             self.encoder,
             self,
             self.report,
@@ -70,10 +72,12 @@ class StepRecord(StepOfCalls):
             takes_all=selection.everything,
             saving=pool is not None,
         )
-        self.parameter_gradients = ParameterGradients(self.observers)
+        self.parameter_gradients = parameter_gradients(self.observers)
         self.failed: dict[str, tuple[Callable[[], None], str | None]] = {}
         """API calls that raised, what makes their entry final, and their parent: inputs only. Their name is free for the next call."""
         self._loose_parents: set[str] = set()
+        self.counted_in_c: list[Callable[[Any], None]] = []
+        """Each adds to a tally what has been counted in C since it was called last."""
 
     # --- what observers ask ---------------------------------------------------------------------------------------------------------
     def wants(self, name: str, parent: str | None = None) -> bool:
@@ -136,6 +140,8 @@ class StepRecord(StepOfCalls):
         if self.config.task == "structure":
             self.tally.tensors = 0  # gradients of parameters were counted as they came
         self.tally.spent += self.observers.spent
+        for settle in self.counted_in_c:
+            self.whatever_happens(partial(settle, self.tally))
         check = self.check
         if check is None:
             self.conclude_calls(began, late)

@@ -12,8 +12,9 @@ from msprobe.contain import let_through
 from msprobe.log import logger
 from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.custom_api import WatchedApis
+from msprobe.pytorch.dump import common_case
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
-from msprobe.pytorch.dump.api_dump.mode import ApiMode
+from msprobe.pytorch.dump.api_dump.mode import AMBIGUOUS, ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
@@ -60,9 +61,10 @@ class Window:
         restore = compile_internals.force_eager()
         if restore is not None:
             self._undo.append(restore)
-        hooks = ModuleHooks(recorder.module_before, recorder.module_after, recorder.skipped_module, recorder.hook_plan)
+        hooks = ModuleHooks(*common_case.module_hooks(recorder), recorder.skipped_module, recorder.hook_plan)
         self._hooks = hooks
         if model is not None:
+            recorder.modules_in_c = common_case.module_calls(recorder)
             guard = ScriptGuard()
             self._undo.append(guard.off)
             guard.on()
@@ -75,7 +77,8 @@ class Window:
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
-        if mode is not None:
+        if mode is not None and self._table is not None:
+            mode.in_c = common_case.api_calls(recorder, self._table, AMBIGUOUS)
             communication = CommunicationWindow(self._state, recorder.api, self._communications)
             for part in (
                 BackwardWindow(mode, self._state),
@@ -103,9 +106,7 @@ class Window:
         def caller() -> str:
             return state.open[-1].prefix if state.open else ""
 
-        part = engine.EngineModules(
-            model, recorder.hook_plan, recorder.module_before, recorder.module_after, recorder.skipped_module, caller
-        )
+        part = engine.EngineModules(model, recorder.hook_plan, *common_case.module_hooks(recorder), recorder.skipped_module, caller)
         self._undo.append(part.off)
         try:
             part.on()
@@ -135,7 +136,9 @@ class Window:
     def close(self) -> None:
         """Switch everything off, in reverse; one part that fails or is interrupted is tried again, and does not keep the others."""
         self._state.mode = None
+        self._recorder.modules_in_c = None
         if self.mode is not None:
+            self.mode.in_c = None
             self.mode.active = False  # other threads let everything pass from now on
         while self._undo:  # what is cut off by an interruption of the user's goes on at the next call
             try:

@@ -141,7 +141,10 @@ class ApiTable:
             if (category, name) in self.files.own:
                 self._tell_unknown(category, name, home)
             return
-        api = self.api(prefix, name, _own_codes(function), _parameters(function), None, _defaults(function))
+        if type(function) in _IN_C:
+            api = self.api(prefix, name, _DISPATCH_CODES)
+        else:
+            api = self.api(prefix, name, _own_codes(function), _parameters(function), None, _defaults(function))
         if prefix == "Tensor" and name.startswith("__"):
             self.by_operator[name] = api
         try:
@@ -168,6 +171,8 @@ class ApiTable:
 
     def _tell_unknown_rules(self) -> None:
         """Rules of the user's for what is not watched: told, as far as it can be known."""
+        if not self.files.own_rules:
+            return
         known = {api.full for api in (*self.by_function.values(), *self.by_operator.values())}
         known |= {f"{PREFIXES[of]}.{name}" for of, names in self.files.watched.items() if of in PREFIXES for name in names}
         prefixes = {*PREFIXES.values(), *self.files.custom}
@@ -253,10 +258,14 @@ def _dispatched(function: Any) -> list[Any]:
 
 
 _DISPATCH_CODES = frozenset(id(f.__code__) for f in (torch.overrides.handle_torch_function,))
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+"""What most of the table is: without frames, names of parameters and defaults that Python knows of."""
 
 
 def _owner(home: Any, name: str) -> tuple[Any, str, str]:
     """Where a dotted name leads to: the object that holds the last part, the parts before it, and the last part."""
+    if "." not in name:
+        return home, "", name
     *parts, last = name.split(".")
     owner = home
     for part in parts:

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+from msprobe.pytorch.dump.common_case import DECLINED
 from msprobe.recording.calls import ThreadState
 
 _is_compiling = torch_internals.is_compiling
@@ -22,7 +23,7 @@ _TRANSPARENT = frozenset(f for f in (getattr(torch.Tensor, "__rdiv__", None),) i
 _THROUGH = Api("", "", "")
 """Stands for a transparent function."""
 # Names under which more than one spelling arrives: thin functions around a method, and variants that a boolean dispatch chooses.
-_AMBIGUOUS = frozenset(
+AMBIGUOUS = frozenset(
     ["sigmoid", "tanh", *(f"{kind}_max_pool{n}d_with_indices" for kind in ("adaptive", "fractional") for n in (1, 2, 3))]
     + [f"max_pool{n}d_with_indices" for n in (1, 2, 3)]
 )
@@ -52,13 +53,19 @@ class ApiMode(TorchFunctionMode):
         self._state = state
         self._record = record
         self._failed = failed
+        self.in_c: Callable[..., Any] | None = None
+        """`in_c(function, args, kwargs)` does what follows for most calls; what it gives DECLINED for, it has not touched."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if _is_compiling() or not self.active:
             return func(*args, **(kwargs or {}))
+        if self.in_c is not None:
+            result = self.in_c(func, args, kwargs)
+            if result is not DECLINED:
+                return result
         try:
             api = self._lookup(func)
-            if api is None or self._state.spelling is not None or api.name in _AMBIGUOUS:
+            if api is None or self._state.spelling is not None or api.name in AMBIGUOUS:
                 api = self._named_otherwise(func, api)
         except Exception as error:  # an object that cannot be hashed, or whose comparison raises
             let_through(error)

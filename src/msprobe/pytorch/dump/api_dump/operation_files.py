@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import yaml
@@ -77,7 +78,7 @@ def read_operation_files(directory: str | None = None) -> OperationFiles:
         ConfigError: the directory does not exist, or a file is not of the form it must have; one line for each problem.
     """
     problems: list[str] = []
-    packaged = _read(_PACKAGED, problems)
+    packaged = _packaged()
     chosen = directory or os.environ.get(VARIABLE) or ""
     own = _Files()
     if chosen:
@@ -112,6 +113,16 @@ class _Files:
         self.watched: dict[str, list[str]] = {}
         self.custom: dict[str, list[str]] = {}
         self.ignored: dict[str, Ignored] = {}
+
+
+@cache
+def _packaged() -> _Files:
+    """The packaged files: they do not change while the process runs, and to parse them takes longer than all else here."""
+    problems: list[str] = []
+    found = _read(_PACKAGED, problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
 
 
 def _read(directory: str, problems: list[str]) -> _Files:

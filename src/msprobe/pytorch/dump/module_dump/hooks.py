@@ -18,6 +18,8 @@ from msprobe.pytorch.dump.module_dump.naming import checked_models, named_module
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
 
+_is_compiling = torch_internals.is_compiling
+"""Asked here: what torch.compile and torch.export trace must not come to C."""
 HOOK_KEY = _KEY = "msprobe"
 """Under which our hooks stand in a module's dictionaries; torch's own keys are numbers."""
 
@@ -49,7 +51,9 @@ class _Before(_Hook):
     __slots__ = ()
 
     def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if self._owner() is module and kwargs is not None:  # without them: removed by a stop() inside another hook of this very call
+        if (
+            self._owner() is module and kwargs is not None and not _is_compiling()
+        ):  # without them: removed by a stop() inside another hook of this very call
             self._call(self._name, module, args, kwargs)
 
 
@@ -69,7 +73,7 @@ class ByCaller(_Before):
         self._names, self._caller = names, caller
 
     def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if self._owner() is module and kwargs is not None:
+        if self._owner() is module and kwargs is not None and not _is_compiling():
             self._call(self._names.get(self._caller(), self._name), module, args, kwargs)
 
 
@@ -79,7 +83,7 @@ class _After(_Hook):
     __slots__ = ()
 
     def __call__(self, module: torch.nn.Module, *rest: Any) -> None:
-        if self._owner() is module:
+        if self._owner() is module and not _is_compiling():
             self._call(self._name, module, rest[-1])
 
 
@@ -168,13 +172,13 @@ class ModuleHooks:
 
     def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         known = self._by_id.get(id(module))
-        if known is not None:
+        if known is not None and not _is_compiling():
             kwargs = sys._getframe(1).f_locals.get("kwargs")  # torch gives a global hook no keyword arguments
             self._before(known[0], module, args, kwargs if isinstance(kwargs, dict) else {})
 
     def _global_after(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         known = self._by_id.get(id(module))
-        if known is not None:
+        if known is not None and not _is_compiling():
             self._after(known[0], module, output)
 
 

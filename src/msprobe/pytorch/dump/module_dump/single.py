@@ -12,6 +12,7 @@ from torch.nn.modules import module as torch_module
 from msprobe.errors import UsageError
 from msprobe.log import logger
 from msprobe.pytorch import compile_internals, torch_internals
+from msprobe.pytorch.dump import common_case
 from msprobe.pytorch.dump.module_dump.hooks import After, Before, ModuleHooks, hook_pair
 from msprobe.pytorch.dump.recorder import Recorder
 from msprobe.pytorch.dump.step_record import StepRecord
@@ -57,7 +58,7 @@ class Region:
     def __init__(self, recorder: Recorder, module: torch.nn.Module, name: str) -> None:
         self._recorder, self._module = recorder, module
         self._prefix = f"Module.{name}.{type(compile_internals.unwrap_compiled(module)).__name__}"
-        self._hooks = SingleModule(recorder.module_before, recorder.module_after, recorder.skipped_module)
+        self._hooks = SingleModule(*common_case.module_hooks(recorder), recorder.skipped_module)
 
     def begin(self) -> None:
         """Record nothing but the module from now on."""

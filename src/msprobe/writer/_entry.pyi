@@ -1,0 +1,12 @@
+from collections.abc import Callable
+from typing import Any
+
+class Entry:
+    name: str
+    data: dict[str, Any]
+    text: str
+    done: bool
+    ordinary: bool
+    def __new__(cls, name: str, data: dict[str, Any], done: bool) -> Entry: ...
+
+def encode(entries: list[Entry], dumps: Callable[..., bytes], options: int, head: int, tail: int, /) -> None: ...
