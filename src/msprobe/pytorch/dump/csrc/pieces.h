@@ -111,14 +111,9 @@ typedef struct {
     PyObject *context; /* NULL: none was needed */
 } Quiet;
 
-/* 0 with an error set. Where this thread is in no mode there is nothing to keep away: only plain tensors are looked at here, and what
-   looks at others sees to it itself. */
-static int quiet_begin(Quiet *quiet)
+/* 0 with an error set. */
+static int quiet_enter(Quiet *quiet)
 {
-    quiet->context = NULL;
-    long long depth = ask_long(mode_depth);
-    if (depth == 0) return 1;
-    if (depth < 0) return 0;
     PyObject *context = call0(no_torch_function);
     PyObject *entered = context ? PyObject_CallMethodObjArgs(context, n___enter__, NULL) : NULL;
     if (!entered) {
@@ -128,6 +123,23 @@ static int quiet_begin(Quiet *quiet)
     Py_DECREF(entered);
     quiet->context = context;
     return 1;
+}
+
+/* 0 with an error set. Where this thread is in no mode there is nothing to keep away: only plain tensors are looked at here, and what
+   looks at others sees to it itself. */
+static int quiet_begin(Quiet *quiet)
+{
+    quiet->context = NULL;
+    long long depth = ask_long(mode_depth);
+    return depth == 0 || (depth > 0 && quiet_enter(quiet));
+}
+
+/* For looking at one object, where it may be of a subclass that would be asked; 0 with an error set. */
+static int quiet_for(Quiet *quiet, PyObject *object)
+{
+    quiet->context = NULL;
+    PyObject *class = (PyObject *)Py_TYPE(object);
+    return class == PyTuple_GetItem(tensor_classes, 0) || class == PyTuple_GetItem(tensor_classes, 1) || quiet_enter(quiet);
 }
 
 /* Keeps an error that is set. */
