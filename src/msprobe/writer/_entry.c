@@ -1,14 +1,16 @@
-/* One entry of dump.json: the fast twin of the class in entry.py, with the same attributes. Stable ABI of CPython 3.10.
+/* One entry of dump.json, and its text: the fast twin of the class in entry.py, with the same attributes. Stable ABI of CPython 3.10.
    Python's garbage collector does not know the type: an entry refers to records, and no record refers to an entry; a step has hundreds of
    them, which the collector would look at again and again. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
+#include <string.h>
 #include <structmember.h>
 
 #include "csrc/entry.h"
 
-static PyObject *no_text;
+static PyObject *no_text, *no_key;
+static PyTypeObject *entry_type;
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -58,13 +60,83 @@ static PyType_Slot slots_of_type[] = {
 
 static PyType_Spec spec = {"msprobe.writer._entry.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots_of_type};
 
+/* --- entries to text ------------------------------------------------------------------------------------------------------------------ */
+static int has_null(const char *text, Py_ssize_t size)
+{
+    const char *end = text + size;
+    while ((text = memchr(text, 'n', (size_t)(end - text))) != NULL) {
+        if (end - text >= 4 && memcmp(text, "null", 4) == 0) return 1;
+        text++;
+    }
+    return 0;
+}
+
+/* Makes the text of one entry; where that is not straightforward it stays as it was. 0: an error is to be let through. */
+static int encode_entry(Entry *entry, PyObject *dumps, PyObject *options, Py_ssize_t head, Py_ssize_t tail)
+{
+    PyObject *members = PyDict_New(), *nested = PyDict_New(), *bytes = NULL, *text = NULL;
+    if (members && nested && PyDict_SetItem(members, entry->name, entry->data) == 0 && PyDict_SetItem(nested, no_key, members) == 0)
+        bytes = PyObject_CallFunctionObjArgs(dumps, nested, Py_None, options, NULL);
+    Py_XDECREF(members);
+    Py_XDECREF(nested);
+    char *start;
+    Py_ssize_t size;
+    if (bytes && PyBytes_AsStringAndSize(bytes, &start, &size) == 0 && size > head + tail && (entry->ordinary || !has_null(start, size)))
+        text = PyUnicode_DecodeASCII(start + head, size - head - tail, NULL);
+    Py_XDECREF(bytes);
+    if (!text) {
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return 0;
+        PyErr_Clear();
+        return 1;
+    }
+    PyObject *before = entry->text, *data = entry->data, *empty = PyDict_New();
+    if (!empty) {
+        Py_DECREF(text);
+        return 0;
+    }
+    entry->text = text;
+    entry->data = empty;
+    Py_XDECREF(before);
+    Py_XDECREF(data);
+    return 1;
+}
+
+PyDoc_STRVAR(encode_doc, "encode(entries, dumps, options, head, tail, /)\n--\n\n"
+"Make the text of each entry that has data and no text, as json_text.members does in its fast case; all others are left as they are.\n"
+"dumps: orjson's. head, tail: how many characters around the members are cut off.");
+
+static PyObject *encode(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *entries, *dumps, *options;
+    Py_ssize_t head, tail;
+    if (!PyArg_ParseTuple(args, "O!OOnn", &PyList_Type, &entries, &dumps, &options, &head, &tail)) return NULL;
+    for (Py_ssize_t k = 0; k < PyList_Size(entries); k++) {
+        PyObject *object = PyList_GetItem(entries, k);
+        Entry *entry = (Entry *)object;
+        if (Py_TYPE(object) != entry_type || !entry->data || !PyDict_CheckExact(entry->data) || PyDict_Size(entry->data) == 0) continue;
+        if (!entry->text || !PyUnicode_Check(entry->text) || PyUnicode_GetLength(entry->text) > 0) continue;
+        Py_INCREF(object);
+        int ok = encode_entry(entry, dumps, options, head, tail);
+        Py_DECREF(object);
+        if (!ok) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"encode", encode, METH_VARARGS, encode_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static int exec_module(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&spec), *version = PyLong_FromLong(ENTRY_VERSION);
+    entry_type = (PyTypeObject *)type;
     no_text = PyUnicode_FromString("");
-    int ok = type && version && no_text && PyObject_SetAttrString(type, ENTRY_ATTRIBUTE, version) == 0
+    no_key = PyUnicode_FromString("");
+    int ok = type && version && no_text && no_key && PyObject_SetAttrString(type, ENTRY_ATTRIBUTE, version) == 0
         && PyObject_SetAttrString(module, "Entry", type) == 0;
-    Py_XDECREF(type);
     Py_XDECREF(version);
     return ok ? 0 : -1;
 }
@@ -75,7 +147,7 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_entry", "Entries of dump.json.", 0, NULL, slots, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_entry", "Entries of dump.json.", 0, methods, slots, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__entry(void) { return PyModuleDef_Init(&definition); }

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 class Entry:
@@ -7,3 +8,5 @@ class Entry:
     done: bool
     ordinary: bool
     def __new__(cls, name: str, data: dict[str, Any], done: bool) -> Entry: ...
+
+def encode(entries: list[Entry], dumps: Callable[..., bytes], options: int, head: int, tail: int, /) -> None: ...

@@ -26,6 +26,12 @@ _TAIL = {1: len("\n}"), 2: len("\n  }\n}")}
 _FAST = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _orjson = orjson.dumps
 
+_encode: Callable[..., None] | None = None
+try:
+    from msprobe.writer._entry import encode as _encode
+except ImportError:  # no compiler when msprobe was installed
+    pass
+
 Problem = Callable[[str], None]
 
 
@@ -51,6 +57,12 @@ def members(items: dict[str, Any], depth: int, problem: Problem, ordinary: bool 
     except Exception as caught:
         let_through(caught)
         return ",".join(_member(key, value, depth, problem) for key, value in items.items())
+
+
+def encode_in_c(entries: list[Any]) -> None:
+    """Make the text of those of the entries that are straightforward; see `_entry.encode`."""
+    if _encode is not None:
+        _encode(entries, _orjson, _FAST, _HEAD[2], _TAIL[2])
 
 
 def document(value: Any, problem: Problem) -> str:

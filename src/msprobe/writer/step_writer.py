@@ -124,6 +124,7 @@ class StepWriter(OneAtATime):
         count = len(self._ready)
         entries = self._ready[:count]
         del self._ready[:count]
+        json_text.encode_in_c(entries)
         for entry in entries:
             if entry.data and not entry.text:
                 entry.text = json_text.members({entry.name: entry.data}, 2, self._problem, entry.ordinary)
