@@ -28,6 +28,7 @@ from msprobe.pytorch.dump import (
     backward_window,
     call_gradients,
     common_case,
+    common_gradients,
     encoder,
     gradients,
     graph_call,
@@ -197,6 +198,16 @@ def faulty(
         return train(everything, 0.2, debugger.start, stop, steps=2), raised
 
 
+@pytest.fixture(params=[False, True], ids=["python", "c"])
+def in_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the common case is recorded by C, which calls less of Python."""
+    if request.param and common_case.hot is None:
+        pytest.skip("there was no compiler when msprobe was installed")
+    if not request.param:
+        monkeypatch.setattr(common_case, "hot", None)
+    return bool(request.param)
+
+
 @pytest.fixture(autouse=True)
 def torch_put_back() -> Iterator[None]:
     """A fault planted in what takes the recording off leaves it on."""
@@ -221,11 +232,12 @@ def torch_put_back() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[Plant]]:
-    """Which of the functions are called at all while nothing is planted, for each task."""
+def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], set[Plant]]:
+    """Which of the functions are called at all while nothing is planted, for each task, in C or not."""
 
     @cache
-    def found(task: str) -> set[Plant]:
+    def found(task: str, in_c: bool) -> set[Plant]:
+        assert (common_case.hot is not None) is in_c
         forget_debugger()
         debugger = configured(tmp_path_factory.mktemp("called"), level="mix", task=task, risk_level="ALL")
         seen: set[Plant] = set()
@@ -254,17 +266,17 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[Plan
     return found
 
 
-def test_the_faults_are_many(called: Callable[[str], set[Plant]]) -> None:
-    assert len(called("statistics")) > 140
-    assert {name for owner, name in called("tensor") if owner is TensorPool} == {"submit", "drain"}
+def test_the_faults_are_many(called: Callable[[str, bool], set[Plant]], in_c: bool) -> None:
+    assert len(called("statistics", in_c)) > (70 if in_c else 140)
+    assert {name for owner, name in called("tensor", in_c) if owner is TensorPool} == {"submit", "drain"}
 
 
 @pytest.mark.parametrize(("owner", "name"), FUNCTIONS)
 def test_an_error_anywhere_changes_nothing_and_is_told(
-    owner: Any, name: str, called: Callable[[str], set[Plant]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    owner: Any, name: str, called: Callable[[str, bool], set[Plant]], in_c: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task = "tensor" if owner in (tensor_saver.TensorSaver, TensorPool) else "statistics"
-    if (owner, name) not in called(task) and owner is not StepWriter:  # the writer's are called at moments of their own, too
+    if (owner, name) not in called(task, in_c) and owner is not StepWriter:  # the writer's are called at moments of their own, too
         pytest.skip("this training does not call it")
     capfd.readouterr()
     outcome, raised = faulty(tmp_path, [(owner, name)], task)
@@ -280,11 +292,32 @@ def test_an_error_anywhere_changes_nothing_and_is_told(
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError, KeyError, AttributeError])
-def test_any_kind_of_error_stays_inside(error: type[Exception], tmp_path: Path) -> None:
-    plants = [(encoder.Encoder, "output"), (gradients.GradientObservers, "watch"), (parameter_gradients.ParameterGradients, "watch")]
+def test_any_kind_of_error_stays_inside(error: type[Exception], in_c: bool, tmp_path: Path) -> None:
+    observers, parameters = common_gradients.COMMON if in_c else common_gradients.IN_PYTHON
+    plants = [(encoder.Encoder, "_unusual" if in_c else "output"), (observers, "watch"), (parameters, "watch")]
     outcome, raised = faulty(tmp_path, plants, error=error)
     assert differences(plain(), outcome) == []
-    assert len(raised) == 2
+    assert "watch" in raised and (in_c or len(raised) == 2)
+
+
+@pytest.mark.parametrize("helper", ["_encode_ready", "at_end", "_end", "close"])
+def test_an_error_in_what_gradients_in_c_ask_of_python_stays_inside(helper: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if common_case.hot is None:
+        pytest.skip("there was no compiler when msprobe was installed")
+    raised: list[str] = []
+
+    def fail(*_: Any) -> NoReturn:
+        raised.append(helper)
+        raise Planted(f"planted in {helper}")
+
+    observers, parameters = common_gradients.COMMON
+    owner: Any = {"_encode_ready": StepWriter, "at_end": observers, "_end": parameters, "close": observers}[helper]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, helper, fail)
+        outcome, _ = faulty(tmp_path, [])
+    assert differences(plain(), outcome) == []
+    assert raised
+    assert re.search(r"not recorded: [1-9]|\[ERROR\]|\[WARNING\]", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("first", [(encoder.Encoder, "positional"), (encoder.Encoder, "output"), (StepWriter, "add")], ids=lambda p: p[1])

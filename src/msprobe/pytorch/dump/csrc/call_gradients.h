@@ -319,7 +319,10 @@ static int finish_pass(PyObject *self, long long task)
     for (int k = 0; call->sums && k < call->targets; k++) {
         PyObject *given = call->sums[k].given;
         call->sums[k] = (Sum){NULL, 0};
-        if (!record_sum(call, given, k)) return 0;
+        if (!record_sum(call, given, k)) {
+            clear_sums(call); /* what cannot be summed must not keep later passes from being recorded */
+            return 0;
+        }
     }
     clear_sums(call);
     call->left = 0;
