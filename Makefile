@@ -27,7 +27,7 @@ HAS_TORCH := import torch; assert tuple(map(int, torch.__version__.split(".")[:2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow test-mindspore lint bench clean
+.PHONY: setup setup-mindspore demo test test-slow test-mindspore lint bench clean
 .SILENT:
 .DELETE_ON_ERROR:
 
@@ -43,6 +43,8 @@ test-slow: $(READY)
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST_ARGS)
 
 # MindSpore's wheel is built on NumPy 1; msprobe itself is not installed there but found through PYTHONPATH, kernels included.
+setup-mindspore: $(MINDSPORE_VENV)/ready
+
 test-mindspore: $(READY) $(MINDSPORE_VENV)/ready
 	MSPROBE_MINDSPORE_PYTHON=$(abspath $(MINDSPORE_VENV))/bin/python $(RUN) -m pytest -n $(JOBS) --dist loadfile tests/mindspore -m mindspore $(PYTEST_ARGS)
 

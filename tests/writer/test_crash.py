@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import last_second
 import warm_python
 from msprobe.format import layout, reader
 from msprobe.writer import growing_file
@@ -70,6 +71,7 @@ def check(root: Path, log: Path, end: float) -> int:
             assert finished[step] <= set(reader.read_stack(directory))
         if "dump.json" in present:
             found += len(reader.read_dump(directory).data)
+    assert set(finished) <= set(layout.steps(root)), "a step is missing"
     return found
 
 
@@ -86,7 +88,8 @@ def kill_at_random(tmp_path: Path, seed: int, signals: tuple[signal.Signals, ...
     killed = time.monotonic()  # before the wait: a process that waits for the disk dies when the disk has answered
     child.send_signal(chance.choice(signals))
     child.wait()
-    return check(root, log, killed - may_lose if may_lose else math.inf)
+    moments = [float(line.split()[2]) for line in log.read_text().splitlines() if line.count(" ") == 2]
+    return check(root, log, last_second.began(moments, killed, may_lose) if may_lose else math.inf)
 
 
 @pytest.mark.parametrize("seed", range(8))
