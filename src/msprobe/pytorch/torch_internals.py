@@ -306,9 +306,13 @@ is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_batchedtenso
 is_zero_tensor: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor
 
 
+dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""How many dispatch modes this thread is in."""
+
+
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     """Our own torch operations are invisible to dispatch modes that the user has entered."""
-    if torch._C._len_torch_dispatch_stack():
+    if dispatch_depth():
         return _disable_current_modes()
     return contextlib.nullcontext()
 

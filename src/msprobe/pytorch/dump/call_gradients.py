@@ -123,6 +123,10 @@ class OneNodeCall(Call):
 
 def total(gradients: list[Any]) -> torch.Tensor | None:
     """The sum of the contributions to one gradient."""
+    if not torch.is_grad_enabled() and not torch_internals.dispatch_depth():  # the usual backward pass: no graph takes in what is added
+        given = [gradient for gradient in gradients if gradient is not None]
+        if len(given) > 1:
+            return sum(given[1:], given[0])
     total: torch.Tensor | None = None
     with torch.no_grad(), torch_internals.no_dispatch_modes():
         for gradient in gradients:
