@@ -20,7 +20,7 @@
     X(__enter__) X(__exit__) X(input) X(output) X(input_args) X(input_kwargs) X(leaves) X(tensors) X(value) X(_keyword_value) X(kwargs) \
     X(closed) X(spent) X(task) X(calls) X(apis) X(watch) X(edges) X(floor) X(entry) X(stack) X(parent) X(number) \
     X(api) X(role) X(meet) X(_known) X(_counted) X(_unwind) X(_loose_parent) X(_edges) X(_as_called) X(_changed) X(_give_up) \
-    X(meet_above) X(meet_module) X(_numbers) X(_parameters) X(modules_in_c) X(module_before) X(module_after) X(_guard_thread) \
+    X(meet_above) X(meet_module) X(_numbers) X(_parameters) X(_modules) X(modules_in_c) X(module_before) X(module_after) X(_guard_thread) \
     X(_defer_contained) X(_raised_contained) X(f_back)
 
 #define DECLARE_NAME(word) static PyObject *n_##word;
