@@ -7,6 +7,7 @@ import gc
 import re
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from msprobe.pytorch import PrecisionDebugger
-from msprobe.pytorch.dump import common_case, common_gradients, step_record
+from msprobe.pytorch.dump import call_gradients, common_case, common_gradients, graph_call, step_record
 from msprobe.writer import flush_all
 from msprobe.writer.appended_lines import AppendedLines
 
@@ -294,6 +295,32 @@ PROGRAMS: tuple[Program, ...] = (
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_odd_cases(program: Program, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     assert differing(program, tmp_path, monkeypatch, capfd, level=level, summary_mode="md5" if level == "L1" else "statistics") == []
+
+
+@pytest.mark.parametrize("helper", ["total", "part_from_outside", "in_dtype"])
+def test_an_error_in_what_is_rare_is_told_alike(helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    raised: list[bool] = []
+
+    def fail(*_: Any) -> None:
+        raised.append(common_case.hot is not None)
+        raise ValueError("planted")
+
+    def program(debugger: PrecisionDebugger) -> None:
+        shares_of_inputs(debugger)
+        outputs_made_of_outputs(debugger)
+        one_weight_under_autocast(debugger)
+
+    helpers = [call_gradients.total, graph_call.part_from_outside, graph_call.in_dtype]
+    for room in (call_gradients, graph_call):
+        if hasattr(room, helper):
+            monkeypatch.setattr(room, helper, fail)
+    common_case.hot.set_helpers(*(fail if function.__name__ == helper else function for function in helpers), OrderedDict)
+    hot = common_case.hot
+    try:
+        assert differing(program, tmp_path, monkeypatch, capfd, level="mix") == []
+    finally:
+        hot.set_helpers(*helpers, OrderedDict)
+    assert set(raised) == {True, False}
 
 
 def test_what_fired_leaves_nothing_on_the_graph_and_what_did_not_goes_with_it(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import torch
 from capturing import Run, configured, forget_debugger
 from torch import nn
 
-from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
+from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end, torch_internals
 from msprobe.pytorch.dump import common_case
 from msprobe.pytorch.dump.graph_walk import edges_of_all
+from msprobe.pytorch.dump.module_dump import hooks, naming
 from msprobe.pytorch.dump.module_recorder import ModuleRecorder
 from msprobe.recording.calls import OpenModule
 from msprobe.writer import flush_all
@@ -445,6 +446,55 @@ def test_an_interruption_of_the_users_passes_and_recording_goes_on(tmp_path: Pat
     step = Run(tmp_path / "dump").step()
     assert step.construct["Module.0.Calls.forward.1"] is None, "the interrupted module is no longer open"
     assert step.only("inner.1.Linear.forward.0")["output"][0]["shape"] == [2]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU(), nn.ModuleList([nn.Identity()]))),
+        lambda: [nn.ReLU(), nn.Sequential(nn.ReLU())],
+        lambda: nn.ModuleDict({"a": nn.ReLU()}),
+        lambda: torch.jit.trace(nn.Sequential(nn.Linear(1, 1)), torch.ones(1)),
+    ],
+)
+def test_both_walk_a_model_alike(make: Callable[[], Any]) -> None:
+    model = make()
+    shared = nn.ReLU()
+    for root in model if isinstance(model, list) else [model]:
+        if not isinstance(root, torch.jit.ScriptModule):
+            root.add_module("one", shared)
+            root.add_module("other", shared)
+            root.add_module("none", None)
+    ways = []
+    for walk in (common_case.hot.walk_modules, naming.walk_in_python):
+        waiting, found, modules = list(model) if isinstance(model, list) else [model], [], []
+        walk(waiting, found, modules)
+        ways.append((waiting, found, modules))
+    assert ways[0] == ways[1]
+    assert ways[0][0] == [] and len(ways[0][2]) > 1
+
+
+def test_both_put_and_take_hooks_alike() -> None:
+    names = torch_internals.MODULE_HOOKS
+    for put, take in (
+        (common_case.hot.put_in_each, common_case.hot.take_from_each),
+        (hooks.put_in_python, hooks.take_in_python),
+    ):
+        modules: list[nn.Module] = [nn.ReLU(), nn.Identity()]
+        modules[0].register_forward_hook(print)
+        before = [[dict(getattr(module, name)) for name in names] for module in modules]
+        put(modules, names, "key", [tuple(range(len(names))), tuple(range(10, 10 + len(names)))])
+        values = [[getattr(module, name)["key"] for name in names] for module in modules]
+        assert values == [list(range(len(names))), list(range(10, 10 + len(names)))]
+        assert [list(getattr(modules[0], name)) for name in names][2][1:] == ["key"]
+        for _ in range(2):
+            take(modules, names, "key")
+            assert [[dict(getattr(module, name)) for name in names] for module in modules] == before
+        with pytest.raises(AttributeError):
+            put([object()], names, "key", [tuple(names)])
+        with pytest.raises(AttributeError):
+            take([object()], names, "key")
 
 
 def test_an_open_module_of_c_has_what_pythons_has() -> None:

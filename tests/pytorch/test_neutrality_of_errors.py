@@ -28,6 +28,7 @@ from msprobe.pytorch.dump import (
     backward_window,
     call_gradients,
     common_case,
+    common_gradients,
     encoder,
     gradients,
     graph_call,
@@ -220,12 +221,25 @@ def torch_put_back() -> Iterator[None]:
         torch_internals.remove_mode(left)
 
 
+WAYS = ["C", "Python"]
+
+
+@pytest.fixture
+def recorded_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether the common case is recorded in C or, as where there was no compiler and in all other cases, by Python."""
+    if request.param == "Python":
+        monkeypatch.setattr(common_case, "hot", None)
+    elif common_case.hot is None:
+        pytest.skip("there was no compiler when msprobe was installed")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[Plant]]:
-    """Which of the functions are called at all while nothing is planted, for each task."""
+def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], set[Plant]]:
+    """Which of the functions are called at all while nothing is planted, for each task and each way of recording."""
 
     @cache
-    def found(task: str) -> set[Plant]:
+    def found(task: str, by: str) -> set[Plant]:
         forget_debugger()
         debugger = configured(tmp_path_factory.mktemp("called"), level="mix", task=task, risk_level="ALL")
         seen: set[Plant] = set()
@@ -254,17 +268,21 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[Plan
     return found
 
 
-def test_the_faults_are_many(called: Callable[[str], set[Plant]]) -> None:
-    assert len(called("statistics")) > 140
-    assert {name for owner, name in called("tensor") if owner is TensorPool} == {"submit", "drain"}
+@pytest.mark.parametrize(("recorded_by", "least"), [("C", 100), ("Python", 140)], indirect=["recorded_by"])
+def test_the_faults_are_many(called: Callable[[str, str], set[Plant]], recorded_by: str, least: int) -> None:
+    assert len(called("statistics", recorded_by)) > least
+    assert {name for owner, name in called("tensor", recorded_by) if owner is TensorPool} == {"submit", "drain"}
 
 
+@pytest.mark.parametrize("recorded_by", WAYS, indirect=True)
 @pytest.mark.parametrize(("owner", "name"), FUNCTIONS)
 def test_an_error_anywhere_changes_nothing_and_is_told(
-    owner: Any, name: str, called: Callable[[str], set[Plant]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    owner: Any, name: str, called: Callable[[str, str], set[Plant]], recorded_by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task = "tensor" if owner in (tensor_saver.TensorSaver, TensorPool) else "statistics"
-    if (owner, name) not in called(task) and owner is not StepWriter:  # the writer's are called at moments of their own, too
+    if task == "tensor" and recorded_by == "C":
+        pytest.skip("tensors are no common case")
+    if (owner, name) not in called(task, recorded_by) and owner is not StepWriter:  # the writer's are called at moments of their own, too
         pytest.skip("this training does not call it")
     capfd.readouterr()
     outcome, raised = faulty(tmp_path, [(owner, name)], task)
@@ -279,17 +297,32 @@ def test_an_error_anywhere_changes_nothing_and_is_told(
         assert Step(path.parent).dump["level"] == "mix"
 
 
+@pytest.mark.parametrize("recorded_by", WAYS, indirect=True)
 @pytest.mark.parametrize("error", [MemoryError, RecursionError, KeyError, AttributeError])
-def test_any_kind_of_error_stays_inside(error: type[Exception], tmp_path: Path) -> None:
-    plants = [(encoder.Encoder, "output"), (gradients.GradientObservers, "watch"), (parameter_gradients.ParameterGradients, "watch")]
-    outcome, raised = faulty(tmp_path, plants, error=error)
+def test_any_kind_of_error_stays_inside(error: type[Exception], recorded_by: str, tmp_path: Path) -> None:
+    observers, parameters = common_gradients.COMMON if recorded_by == "C" else common_gradients.IN_PYTHON
+    outcome, raised = faulty(tmp_path, [(encoder.Encoder, "output"), (observers, "watch"), (parameters, "watch")], error=error)
     assert differences(plain(), outcome) == []
-    assert len(raised) == 2
+    assert set(raised) == {"watch", "output"}
 
 
+@pytest.mark.parametrize("helper", ["_encode_ready", "at_end", "_end", "close"])
+@pytest.mark.parametrize("recorded_by", ["C"], indirect=True)
+def test_an_error_in_what_gradients_in_c_ask_of_python_stays_inside(
+    helper: str, recorded_by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    observers, parameters = common_gradients.COMMON
+    owner: Any = {"_encode_ready": StepWriter, "at_end": observers, "_end": parameters, "close": observers}[helper]
+    outcome, raised = faulty(tmp_path, [(owner, helper)])
+    assert differences(plain(), outcome) == []
+    assert raised
+    assert re.search(r"not recorded: [1-9]|\[ERROR\]|\[WARNING\]", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize("recorded_by", ["Python"], indirect=True)
 @pytest.mark.parametrize("first", [(encoder.Encoder, "positional"), (encoder.Encoder, "output"), (StepWriter, "add")], ids=lambda p: p[1])
 @pytest.mark.parametrize("reporting", [(StepWriter, "error"), (step_record.StepRecord, "report")], ids=lambda p: p[1])
-def test_an_error_in_the_reporting_of_an_error_stays_inside(first: Plant, reporting: Plant, tmp_path: Path) -> None:
+def test_an_error_in_the_reporting_of_an_error_stays_inside(first: Plant, reporting: Plant, recorded_by: str, tmp_path: Path) -> None:
     outcome, raised = faulty(tmp_path, [first, reporting])
     assert differences(plain(), outcome) == []
     assert len(raised) == 2

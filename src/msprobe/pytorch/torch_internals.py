@@ -208,25 +208,30 @@ def _module_call_codes() -> frozenset[int]:
     return frozenset(map(id, inner or [call]))
 
 
+MODULE_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+)
+"""Dictionaries of a module."""
+
+
+def values_of_hooks(before: Callable[..., None], after: Callable[..., None]) -> tuple[Any, ...]:
+    """What `put_module_hooks` puts into each of MODULE_HOOKS."""
+    return before, True, after, True
+
+
 def put_module_hooks(module: torch.nn.Module, key: str, before: Callable[..., None], after: Callable[..., None]) -> None:
-    """What `register_forward_pre_hook(with_kwargs)` and `register_forward_hook(with_kwargs, always_call)` do, without a handle for each."""
-    module._forward_pre_hooks[key] = before
-    module._forward_pre_hooks_with_kwargs[key] = True
-    module._forward_hooks[key] = after
-    module._forward_hooks_with_kwargs[key] = True
-    module._forward_hooks_always_called[key] = True
+    """What `register_forward_pre_hook(with_kwargs)` and `register_forward_hook(always_call)` do, without a handle for each."""
+    for name, value in zip(MODULE_HOOKS, values_of_hooks(before, after), strict=True):
+        getattr(module, name)[key] = value
 
 
 def take_module_hooks(module: torch.nn.Module, key: str) -> None:
     """Take off what `put_module_hooks` put on; nothing happens where nothing is."""
-    for hooks in (
-        module._forward_pre_hooks,
-        module._forward_pre_hooks_with_kwargs,
-        module._forward_hooks,
-        module._forward_hooks_with_kwargs,
-        module._forward_hooks_always_called,
-    ):
-        hooks.pop(key, None)
+    for name in MODULE_HOOKS:
+        getattr(module, name).pop(key, None)
 
 
 _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks")

@@ -63,7 +63,10 @@ class Step:
             "shown_as": place.directory(config.dump_path, step),
         }
         """Of the step's writer."""
-        remove_tensor_files(self.tensor_directory)
+        self.is_new = not os.path.lexists(self.directory)
+        """Nobody has recorded into this directory before."""
+        if not self.is_new:
+            remove_tensor_files(self.tensor_directory)
 
     def _write_reason(self, line: str) -> None:
         self.writer.error(line)

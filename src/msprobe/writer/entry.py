@@ -48,3 +48,6 @@ class Void(list[Any]):
 
     def append(self, item: Any) -> None:
         pass
+
+    def extend(self, items: Any) -> None:
+        pass

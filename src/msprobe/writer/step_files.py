@@ -67,7 +67,7 @@ class StepFiles:
             return False
         above, name = os.path.split(self._directory)
         hidden = os.path.join(above, f".{name}.next")
-        _make_directory(hidden)
+        _make_below(above, hidden)
         for document, content in documents.items():
             write_new(os.path.join(hidden, document), content)
         try:
@@ -145,6 +145,15 @@ def _make_directory(path: str) -> bool:
     except FileNotFoundError:
         os.makedirs(path, exist_ok=True)
     return True
+
+
+def _make_below(above: str, path: str) -> None:
+    """Make the directory `path`, which lies in `above`; of a new step neither is there."""
+    try:
+        os.mkdir(above)
+    except OSError:
+        pass  # it is there, or what it lies in is not
+    _make_directory(path)
 
 
 def _place(hidden: str, path: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ from msprobe.writer.entry import CloseReport, Entry, Void
 from msprobe.writer.flusher import flusher
 from msprobe.writer.growing_file import GrowingFile
 from msprobe.writer.one_at_a_time import OneAtATime
-from msprobe.writer.stack_table import Frames, Stack, StackTable
+from msprobe.writer.stack_table import Frames, StackTable
 from msprobe.writer.step_files import StepFiles
 
 # Entries encoded in one call: long enough to cost little each, short enough not to hold the interpreter for more than a millisecond or two.
@@ -66,8 +66,9 @@ class StepWriter(OneAtATime):
         self.meta: dict[str, Any] = {}
         self._extra_info = extra_info
         self._entries: list[Entry] = []
-        self._calls: list[tuple[str, str | None]] = []
-        self._stacks: list[Stack] = []
+        # One after another, name and parent; name, key and frames: a tuple for each would be work for the garbage collector.
+        self._calls: list[str | None] = []
+        self._stacks: list[Any] = []
         self._errors: list[str] = []
         self._unread = unread.Notes()
         self._ready: list[Entry] = []  # finished, not yet text
@@ -132,11 +133,11 @@ class StepWriter(OneAtATime):
 
     def add_call(self, name: str, parent: str | None) -> None:
         """A line of construct.json."""
-        self._calls.append((name, parent))
+        self._calls.extend((name, parent))
 
     def add_stack(self, name: str, frames_key: Hashable, frames: Frames) -> None:
         """A name in stack.json; `frames` is used (called, where it is callable) for the first name with an equal `frames_key` only."""
-        self._stacks.append((name, frames_key, frames))
+        self._stacks.extend((name, frames_key, frames))
 
     def error(self, text: str) -> None:
         """A line in dump_error_info.log."""
@@ -284,21 +285,22 @@ class StepWriter(OneAtATime):
         transient = self._collect_entries(self._entries[:count]) if count or self._pending else ""
         del self._entries[:count]
         if self._extra_info:
-            self._contained(self._calls, self._collect_calls)
-            self._contained(self._stacks, lambda stacks: self._stack_file.append(self._table.add(stacks, self._problem)))
+            self._contained(self._calls, 2, self._collect_calls)
+            self._contained(self._stacks, 3, self._collect_stacks)
         else:
             del self._calls[:], self._stacks[:]
         return transient
 
-    def _contained(self, items: list[Any], collect: Callable[[list[Any]], None]) -> None:
-        """What is wrong with a stack or a parent must not keep the entries from being written."""
+    def _contained(self, items: list[Any], of_a_line: int, collect: Callable[[list[Any]], None]) -> None:
+        """What is wrong with a stack or a parent must not keep the entries from being written. `of_a_line`: how many items make one."""
         count = len(items)
         if count:
             try:
                 collect(items[:count])
             except Exception as failure:
                 let_through(failure)
-                self._problem(f"{count} lines of {layout.STACK} or {layout.CONSTRUCT} dropped ({type(failure).__name__}: {failure})")
+                lines = f"{count // of_a_line} lines of {layout.STACK} or {layout.CONSTRUCT}"
+                self._problem(f"{lines} dropped ({type(failure).__name__}: {failure})")
             del items[:count]
 
     def _contained_notes(self, work: Callable[[], None]) -> None:
@@ -348,16 +350,21 @@ class StepWriter(OneAtATime):
         self._dump.replace(json_text.members(kept, 2, self._problem), len(kept))
         self._committed -= names
 
-    def _collect_calls(self, calls: list[tuple[str, str | None]]) -> None:
-        new = dict(calls)
-        if len(new) == len(calls) and self._construct.keys().isdisjoint(new):
+    def _collect_calls(self, items: list[Any]) -> None:
+        names, parents = items[::2], items[1::2]
+        new: dict[str, str | None] = dict(zip(names, parents, strict=True))
+        if len(new) == len(names) and self._construct.keys().isdisjoint(new):
             self._construct.update(new)
             self._construct_file.append(json_text.members(new, 1, self._problem))
             return
-        for name, parent in calls:
+        for name, parent in zip(names, parents, strict=True):
             self._construct.pop(name, None)
             self._construct[name] = parent
         self._construct_file.replace(json_text.members(self._construct, 1, self._problem))
+
+    def _collect_stacks(self, items: list[Any]) -> None:
+        stacks = zip(items[::3], items[1::3], items[2::3], strict=True)
+        self._stack_file.append(self._table.add(stacks, self._problem))
 
     def _restore(self) -> None:
         """Someone took files away: what was in them is lost, what is in memory is written to new ones."""

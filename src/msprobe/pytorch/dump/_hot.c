@@ -10,6 +10,8 @@
 
 #include "csrc/module_calls.h"
 
+#include "csrc/hooked_modules.h"
+
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes, entry_class,"
 " side_class, api_call_class, backward_of, contain, declined, anchor_class, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
@@ -35,6 +37,7 @@ static PyMethodDef methods[] = {
     GRADIENT_CALLS_METHODS
     API_CALLS_METHODS
     MODULE_CALLS_METHODS
+    HOOKED_MODULES_METHODS
     {NULL, NULL, 0, NULL},
 };
 
@@ -47,7 +50,7 @@ static int exec_module(PyObject *module)
         return -1;
     }
     if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
-    return api_calls_init(module) && module_calls_init(module) ? 0 : -1;
+    return api_calls_init(module) && module_calls_init(module) && hooked_modules_init() ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -157,10 +157,11 @@ class GraphCall(Call):
     def finish(self, task: int) -> None:
         """The backward pass is over: what has not come does not come."""
         if self.left and task == self.task:
-            for edge, (given, _) in list(self._sums.items()):
+            sums = list(self._sums.items())
+            self._sums.clear()  # first: what cannot be summed must not keep later passes from being recorded
+            for edge, (given, _) in sums:
                 if edge >= 0:
                     self.record(total(given), "output", self.slots[edge])
-            self._sums.clear()
             self.left = 0
             self.complete()
 

@@ -48,7 +48,8 @@ class StepRecord(StepOfCalls):
         self.forgotten = ForgottenStep()
         check = make_check(config, step, place.rank, self.directory, selection, pool, earlier, self._end_early)
         self.check = check
-        remove_tensor_files(os.path.join(self.directory, EXTRA_INFO))
+        if not self.is_new:
+            remove_tensor_files(os.path.join(self.directory, EXTRA_INFO))
         if config.task == "nan_check":
             self.settings["tensors"] = False
         if check is None:

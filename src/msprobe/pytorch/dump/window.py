@@ -69,11 +69,12 @@ class Window:
             self._undo.append(guard.off)
             guard.on()
             self._undo.append(hooks.remove)
-            hooks.register(model)
+            modules = hooks.register(model)
             if engine.is_loaded():
                 self._watch_engine(model)
             self._watch_reductions(model)
             self._tell_replicas(model)
+            self._tell_compiled(modules)
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
@@ -96,7 +97,6 @@ class Window:
             self._undo.append(lambda: torch_internals.remove_mode(mode))
             torch_internals.insert_mode_at_bottom(mode)
             self._state.mode = mode
-        self._tell_compiled(model)
         return hooks.count
 
     def _watch_engine(self, model: object) -> None:
@@ -127,9 +127,9 @@ class Window:
                 name = f"Module.{prefix}module.{type(root.module).__name__}"
                 self._recorder.skipped_module(name, "DataParallel calls replicas of the modules, which are not recorded (their APIs are)")
 
-    def _tell_compiled(self, model: object | None) -> None:
+    def _tell_compiled(self, modules: list[torch.nn.Module]) -> None:
         recorder = self._recorder
-        if model is not None and not recorder.told_compiled and any(map(compile_internals.is_compiled, all_modules(model))):
+        if not recorder.told_compiled and any(map(compile_internals.is_compiled, modules)):
             recorder.told_compiled = True
             logger.info("compiled code runs eagerly between start() and stop(), and is recorded; its results may differ in the last bits")
 

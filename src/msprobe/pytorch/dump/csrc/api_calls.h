@@ -229,11 +229,7 @@ static int finish_call(ApiCalls *calls, Call *call)
 {
     if (((Entry *)call->entry)->done) return 1;
     if (!entry_finish(calls->held[H_WRITER], call->entry)) return 0;
-    if (!calls->extra_info) return 1;
-    PyObject *text = PyObject_GetAttr(call->stack, n_text);
-    PyObject *line = text ? PyTuple_Pack(3, call->name, call->stack, text) : NULL;
-    Py_XDECREF(text);
-    return put(calls->held[H_WRITER], n__stacks, line);
+    return !calls->extra_info || add_stack(calls->held[H_WRITER], call->name, call->stack);
 }
 
 static int call_ends(ApiCalls *calls, Call *call, PyObject *result)

@@ -106,7 +106,7 @@ static PyObject *at_places(const GradientCall *call, int target, PyObject *gradi
         Py_INCREF(gradient);
         return gradient;
     }
-    PyObject *sum = PyObject_CallFunctionObjArgs(total_of, list, NULL);
+    PyObject *sum = call_quietly(total_of, list, NULL);
     Py_DECREF(list);
     return sum;
 }
@@ -219,7 +219,7 @@ static int record_target(GradientCall *call, PyObject *gradient, int target)
 static int record_sum(GradientCall *call, PyObject *given, int target)
 {
     if (!given) return 1;
-    PyObject *sum = PyObject_CallFunctionObjArgs(total_of, given, NULL);
+    PyObject *sum = call_quietly(total_of, given, NULL);
     int ok = record_target(call, sum, target);
     Py_XDECREF(sum);
     Py_DECREF(given);
@@ -247,7 +247,7 @@ static int contribute(GradientCall *call, int edge, PyObject *gradient)
     PyObject *at = PyLong_FromLong(edge), *dtype = at ? PyDict_GetItemWithError(call->dtypes, at) : NULL;
     Py_XDECREF(at);
     if (!dtype) return !PyErr_Occurred() && add_contribution(call, edge, gradient);
-    PyObject *converted = PyObject_CallFunctionObjArgs(in_dtype, gradient, dtype, NULL);
+    PyObject *converted = call_quietly(in_dtype, gradient, dtype);
     int ok = converted && add_contribution(call, edge, converted);
     Py_XDECREF(converted);
     return ok;
@@ -260,7 +260,7 @@ static PyObject *from_outside(GradientCall *call, int edge, PyObject *gradient)
     if (!sum) return NULL;
     PyObject *given = sum->given, *part = gradient;
     *sum = (Sum){NULL, 0};
-    if (given && PyList_Size(given) && gradient != Py_None) part = PyObject_CallFunctionObjArgs(part_from_outside, given, gradient, NULL);
+    if (given && PyList_Size(given) && gradient != Py_None) part = call_quietly(part_from_outside, given, gradient);
     else Py_INCREF(part);
     Py_XDECREF(given);
     return part;
@@ -319,7 +319,10 @@ static int finish_pass(PyObject *self, long long task)
     for (int k = 0; call->sums && k < call->targets; k++) {
         PyObject *given = call->sums[k].given;
         call->sums[k] = (Sum){NULL, 0};
-        if (!record_sum(call, given, k)) return 0;
+        if (!record_sum(call, given, k)) {
+            clear_sums(call); /* what cannot be summed must not keep later passes from being recorded */
+            return 0;
+        }
     }
     clear_sums(call);
     call->left = 0;

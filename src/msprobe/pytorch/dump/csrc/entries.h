@@ -56,8 +56,36 @@ static PyObject *entry_add(PyObject *writer, PyObject *name, PyObject *data, int
     return object;
 }
 
-/* A line of construct.json. */
-static int add_call(PyObject *writer, PyObject *name, PyObject *parent) { return put(writer, n__calls, PyTuple_Pack(2, name, parent)); }
+/* Appends several items, which are borrowed, to such a list: all or none of them. */
+static int put_each(PyObject *writer, PyObject *list_name, PyObject *const *items, int count)
+{
+    PyObject *list = PyObject_GetAttr(writer, list_name);
+    int ok = list != NULL;
+    if (list && PyList_CheckExact(list)) {
+        Py_ssize_t before = PyList_Size(list);
+        for (int k = 0; ok && k < count; k++) ok = items[k] && PyList_Append(list, items[k]) == 0;
+        if (!ok) PyList_SetSlice(list, before, PyList_Size(list), NULL);
+    }
+    Py_XDECREF(list);
+    return ok;
+}
+
+/* StepWriter.add_call: a line of construct.json. */
+static int add_call(PyObject *writer, PyObject *name, PyObject *parent)
+{
+    PyObject *const line[] = {name, parent};
+    return put_each(writer, n__calls, line, 2);
+}
+
+/* StepWriter.add_stack: a name in stack.json. */
+static int add_stack(PyObject *writer, PyObject *name, PyObject *stack)
+{
+    PyObject *text = PyObject_GetAttr(stack, n_text);
+    PyObject *const line[] = {name, stack, text};
+    int ok = text && put_each(writer, n__stacks, line, 3);
+    Py_XDECREF(text);
+    return ok;
+}
 
 /* --- records of one side of a call ---------------------------------------------------------------------------------------------------- */
 /* Values that are no plain tensor, number or text go to Python's encoder with a `Side`, made when the first of them comes. */

@@ -131,8 +131,7 @@ static int edges_add(EdgeList *list, PyObject *node, void *key, long number) /* 
     return 1;
 }
 
-/* Adds the edge of one tensor; 0 with an error set, which reading it may raise. */
-static int edges_add_tensor(EdgeList *list, PyObject *tensor)
+static int edges_add_plain(EdgeList *list, PyObject *tensor)
 {
     PyObject *node = PyObject_GetAttr(tensor, n_grad_fn);
     if (!node) return 0;
@@ -148,6 +147,15 @@ static int edges_add_tensor(EdgeList *list, PyObject *tensor)
         return 0;
     }
     return edges_add(list, node, node, number);
+}
+
+/* Adds the edge of one tensor; 0 with an error set, which reading it may raise. */
+static int edges_add_tensor(EdgeList *list, PyObject *tensor)
+{
+    Quiet quiet;
+    int ok = quiet_for(&quiet, tensor) && edges_add_plain(list, tensor);
+    quiet_end(&quiet);
+    return ok;
 }
 
 /* From a list of Python's: (node, number), (id of a leaf, -1), None. 0: an error is set. */

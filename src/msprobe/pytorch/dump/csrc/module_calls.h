@@ -95,16 +95,6 @@ static int record_inputs_of_module(ModuleCalls *calls, OpenModule *opened, PyObj
     return ok;
 }
 
-/* The stack's line, for stack.json. */
-static int note_stack(ModuleCalls *calls, PyObject *name, PyObject *stack)
-{
-    if (!calls->extra_info) return 1;
-    PyObject *text = PyObject_GetAttr(stack, n_text);
-    PyObject *line = text ? PyTuple_Pack(3, name, stack, text) : NULL;
-    Py_XDECREF(text);
-    return put(calls->held[M_WRITER], n__stacks, line);
-}
-
 static int watch_parameters(ModuleCalls *calls, PyObject *prefix, PyObject *parameters)
 {
     PyObject *watched = PyObject_CallMethodObjArgs(calls->held[M_PARAMETER_GRADIENTS], n_watch, prefix, parameters, NULL);
@@ -128,7 +118,8 @@ static int record_begin(ModuleCalls *calls, OpenModule *opened, PyObject *stack,
 {
     int with_gradients = ask_yes(grad_enabled);
     PyObject *leaves = with_gradients < 0 ? NULL : PyList_New(0);
-    int ok = leaves && record_inputs_of_module(calls, opened, leaves, args, kwargs, parameters) && note_stack(calls, opened->name, stack);
+    int ok = leaves && record_inputs_of_module(calls, opened, leaves, args, kwargs, parameters)
+             && (!calls->extra_info || add_stack(calls->held[M_WRITER], opened->name, stack));
     if (ok && with_gradients) {
         ok = note_inputs(calls, opened, leaves);
         if (ok && PyDict_Size(parameters) > 0) ok = watch_parameters(calls, opened->prefix, parameters);

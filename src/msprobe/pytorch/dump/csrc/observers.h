@@ -72,6 +72,15 @@ static void replace(PyObject **where, PyObject *object)
     Py_XDECREF(before);
 }
 
+/* function(first[, second]), which works with tensors: no mode and no subclass is asked. */
+static PyObject *call_quietly(PyObject *function, PyObject *first, PyObject *second)
+{
+    Quiet quiet = {NULL};
+    PyObject *result = quiet_enter(&quiet) ? PyObject_CallFunctionObjArgs(function, first, second, NULL) : NULL;
+    quiet_end(&quiet);
+    return result;
+}
+
 /* What is asked of the sink in every call, asked once; 0 with an error set. */
 static int observers_ready(Observers *o)
 {

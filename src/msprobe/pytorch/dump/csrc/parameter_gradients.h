@@ -169,6 +169,14 @@ static int still_counts(const ParameterGradients *g)
     return task == -1 && PyErr_Occurred() ? -1 : o->task == task;
 }
 
+static PyObject *gradient_of(PyObject *parameter)
+{
+    Quiet quiet;
+    PyObject *gradient = quiet_for(&quiet, parameter) ? PyObject_GetAttr(parameter, n_grad) : NULL;
+    quiet_end(&quiet);
+    return gradient;
+}
+
 /* gradient NULL: the parameter's. None, or NULL where an error is the user's. */
 static PyObject *gradient_arrived(Watched *watched, PyObject *parameter, PyObject *gradient)
 {
@@ -181,7 +189,7 @@ static PyObject *gradient_arrived(Watched *watched, PyObject *parameter, PyObjec
         ok = 1;
     } else if (ok > 0 && (ok = observers_ready((Observers *)g->observers) && quiet_begin(&quiet))) {
         if (gradient) Py_INCREF(gradient);
-        else gradient = PyObject_GetAttr(parameter, n_grad);
+        else gradient = gradient_of(parameter);
         ok = gradient && record_watched(watched, gradient);
         Py_XDECREF(gradient);
         quiet_end(&quiet);
@@ -280,7 +288,6 @@ static Watched *new_watched(ParameterGradients *g, PyObject *parameter)
 /* One parameter of an owner; 0 with an error set. */
 static int own(ParameterGradients *g, Owner *owner, PyObject *name, PyObject *parameter)
 {
-    if (parameter == Py_None) return 1;
     int wanted = says(parameter, n_requires_grad);
     if (wanted > 0) wanted = says(parameter, n_is_leaf);
     if (wanted <= 0) return wanted == 0;
@@ -328,7 +335,10 @@ static PyObject *parameter_gradients_watch(PyObject *self, PyObject *const *args
     int ok = items != NULL;
     for (Py_ssize_t k = 0; ok && k < PyList_Size(items); k++) {
         PyObject *pair = PyList_GetItem(items, k);
-        ok = own(g, owner, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+        if (PyTuple_GetItem(pair, 1) == Py_None) continue;
+        Quiet quiet;
+        ok = quiet_for(&quiet, PyTuple_GetItem(pair, 1)) && own(g, owner, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+        quiet_end(&quiet);
     }
     Py_XDECREF(items);
     Py_DECREF(owner);

@@ -97,7 +97,11 @@ static PyObject *parameter_gradients_end(PyObject *self, PyObject *number)
 
 static int release(const ParameterGradients *g, const Watched *watched)
 {
-    if (!watched->parameter || take_gradient_hook(watched->parameter, watched->untouched)) return 1;
+    if (!watched->parameter) return 1;
+    Quiet quiet;
+    int taken = quiet_for(&quiet, watched->parameter) && take_gradient_hook(watched->parameter, watched->untouched);
+    quiet_end(&quiet);
+    if (taken) return 1;
     PyObject *entry = PyUnicode_FromString("parameters_grad");
     int ok = entry && contained(((Observers *)g->observers)->sink, entry, "a hook could not be taken off a parameter");
     Py_XDECREF(entry);

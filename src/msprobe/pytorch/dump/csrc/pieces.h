@@ -20,7 +20,7 @@
     X(__enter__) X(__exit__) X(input) X(output) X(input_args) X(input_kwargs) X(leaves) X(tensors) X(value) X(_keyword_value) X(kwargs) \
     X(closed) X(spent) X(task) X(calls) X(apis) X(watch) X(edges) X(floor) X(entry) X(stack) X(parent) X(number) \
     X(api) X(role) X(meet) X(_known) X(_counted) X(_unwind) X(_loose_parent) X(_edges) X(_as_called) X(_changed) X(_give_up) \
-    X(meet_above) X(meet_module) X(_numbers) X(_parameters) X(modules_in_c) X(module_before) X(module_after) X(_guard_thread) \
+    X(meet_above) X(meet_module) X(_numbers) X(_parameters) X(_modules) X(modules_in_c) X(module_before) X(module_after) X(_guard_thread) \
     X(_defer_contained) X(_raised_contained) X(f_back)
 
 #define DECLARE_NAME(word) static PyObject *n_##word;
@@ -111,14 +111,9 @@ typedef struct {
     PyObject *context; /* NULL: none was needed */
 } Quiet;
 
-/* 0 with an error set. Where this thread is in no mode there is nothing to keep away: only plain tensors are looked at here, and what
-   looks at others sees to it itself. */
-static int quiet_begin(Quiet *quiet)
+/* 0 with an error set. */
+static int quiet_enter(Quiet *quiet)
 {
-    quiet->context = NULL;
-    long long depth = ask_long(mode_depth);
-    if (depth == 0) return 1;
-    if (depth < 0) return 0;
     PyObject *context = call0(no_torch_function);
     PyObject *entered = context ? PyObject_CallMethodObjArgs(context, n___enter__, NULL) : NULL;
     if (!entered) {
@@ -128,6 +123,23 @@ static int quiet_begin(Quiet *quiet)
     Py_DECREF(entered);
     quiet->context = context;
     return 1;
+}
+
+/* 0 with an error set. Where this thread is in no mode there is nothing to keep away: only plain tensors are looked at here, and what
+   looks at others sees to it itself. */
+static int quiet_begin(Quiet *quiet)
+{
+    quiet->context = NULL;
+    long long depth = ask_long(mode_depth);
+    return depth == 0 || (depth > 0 && quiet_enter(quiet));
+}
+
+/* For looking at one object, where it may be of a subclass that would be asked; 0 with an error set. */
+static int quiet_for(Quiet *quiet, PyObject *object)
+{
+    quiet->context = NULL;
+    PyObject *class = (PyObject *)Py_TYPE(object);
+    return class == PyTuple_GetItem(tensor_classes, 0) || class == PyTuple_GetItem(tensor_classes, 1) || quiet_enter(quiet);
 }
 
 /* Keeps an error that is set. */

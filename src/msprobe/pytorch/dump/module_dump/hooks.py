@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
-from msprobe.pytorch.dump.module_dump.naming import checked_models, named_modules, shape_of
+from msprobe.pytorch.dump.module_dump.naming import checked_models, named_modules, shape_and_modules
 
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
@@ -103,14 +103,14 @@ class HookPlan:
         self.engine: Any = None
         """What engine.py has found in this model; like the plan itself, it keeps no module alive."""
 
-    def of(self, model: object, before: Before, after: After) -> list[tuple[str, torch.nn.Module, _Before, _After]]:
+    def of(self, model: object, shape: list[Any], before: Before, after: After) -> list[tuple[str, torch.nn.Module, _Before, _After]]:
         """(name, module, hooks) of everything inside the model or models.
 
         Args:
             model: as `named_modules` takes it.
+            shape: what `shape_of` says of it.
             before, after: what the hooks call.
         """
-        shape = shape_of(model)
         if shape == self._shape and self._callbacks == (before, after):
             known = [(name, owner(), first, last) for name, owner, first, last in self._hooks]
             if all(module is not None for _, module, _, _ in known):
@@ -123,6 +123,37 @@ class HookPlan:
     def named(self) -> list[tuple[str, torch.nn.Module]]:
         """Names and modules of the latest model."""
         return [(name, module) for name, owner, _, _ in self._hooks if (module := owner()) is not None]
+
+
+def put_in_python(owners: list[Any], names: tuple[str, ...], key: Any, values: list[tuple[Any, ...]]) -> None:
+    """Put an item into dictionaries of many objects.
+
+    Args:
+        owners: the objects.
+        names: of the attributes that are the dictionaries.
+        key: of the item.
+        values: for each object, the item's value in each of the dictionaries.
+    """
+    for owner, items in zip(owners, values, strict=True):
+        for name, value in zip(names, items, strict=True):
+            getattr(owner, name)[key] = value
+
+
+def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> None:
+    """Take such an item out; nothing happens where there is none. What is interrupted may be done again."""
+    for owner in owners:
+        for name in names:
+            getattr(owner, name).pop(key, None)
+
+
+put_in_each: Callable[[list[Any], tuple[str, ...], Any, list[tuple[Any, ...]]], None] = put_in_python
+take_from_each: Callable[[list[Any], tuple[str, ...], Any], None] = take_in_python
+try:
+    from msprobe.pytorch.dump import _hot
+
+    put_in_each, take_from_each = _hot.put_in_each, _hot.take_from_each
+except ImportError:  # no compiler when msprobe was installed
+    pass
 
 
 class ModuleHooks:
@@ -142,11 +173,14 @@ class ModuleHooks:
         self.count = 0
         self._modules: list[torch.nn.Module] = []
 
-    def register(self, model: object) -> None:
-        """Hook everything inside the model or models."""
-        named = self._plan.of(model, self._before, self._after)
+    def register(self, model: object) -> list[torch.nn.Module]:
+        """Hook everything inside the model or models; gives every module, the models themselves included."""
+        shape, everything = shape_and_modules(model)
+        named = self._plan.of(model, shape, self._before, self._after)
         self._modules = [module for _, module, _, _ in named]
         fast = _inside_fast_path([*self._modules, *(root for _, root in checked_models(model))])
+        hooked: list[torch.nn.Module] = []
+        values: list[tuple[Any, ...]] = []
         for name, module, before, after in named:
             if isinstance(module, torch.jit.ScriptModule):
                 self._skip(name, "a scripted module takes no hooks")
@@ -155,16 +189,19 @@ class ModuleHooks:
             if id(module) in fast:
                 self._by_id[id(module)] = (name, module)
                 continue
-            torch_internals.put_module_hooks(module, _KEY, before, after)
+            hooked.append(module)
+            values.append(torch_internals.values_of_hooks(before, after))
+        put_in_each(hooked, torch_internals.MODULE_HOOKS, _KEY, values)
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
             self._handles.append(torch_module.register_module_forward_hook(self._global_after, always_call=True))
+        return everything
 
     def remove(self) -> None:
         """Take all hooks off."""
-        while self._modules:
-            torch_internals.take_module_hooks(self._modules[-1], _KEY)
-            self._modules.pop()
+        if self._modules:
+            take_from_each(self._modules, torch_internals.MODULE_HOOKS, _KEY)
+            self._modules.clear()
         while self._handles:
             self._handles[-1].remove()
             self._handles.pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -35,21 +35,47 @@ def all_modules(model: object) -> Iterator[torch.nn.Module]:
 
 def shape_of(model: object) -> list[Any]:
     """Everything that the names of a model's modules follow from, in a form that can be compared; holds nothing alive."""
-    found: list[Any] = []
-    seen: set[int] = set()
+    return shape_and_modules(model)[0]
+
+
+def shape_and_modules(model: object) -> tuple[list[Any], list[torch.nn.Module]]:
+    """What `shape_of` gives, and every module of the given model or models once, themselves included."""
     waiting = [root for _, root in checked_models(model)]
-    found.append(type(model))
+    found: list[Any] = [type(model)]
+    modules: list[torch.nn.Module] = []
+    walk(waiting, found, modules)
+    return found, modules
+
+
+def walk_in_python(waiting: list[torch.nn.Module], found: list[Any], modules: list[torch.nn.Module]) -> None:
+    """Go through modules and all that is inside them.
+
+    Args:
+        waiting: where to begin; empty afterwards.
+        found: gets what the names follow from.
+        modules: gets each module once.
+    """
+    seen: set[int] = set()
     while waiting:
         module = waiting.pop()
         found += (id(module), type(module).__name__)
         if id(module) in seen:
             continue
         seen.add(id(module))
+        modules.append(module)
         for name, child in module._modules.items():
             if child is not None:
                 found.append(name)
                 waiting.append(child)
-    return found
+
+
+walk: Callable[[list[torch.nn.Module], list[Any], list[torch.nn.Module]], None] = walk_in_python
+try:
+    from msprobe.pytorch.dump import _hot
+
+    walk = _hot.walk_modules
+except ImportError:  # no compiler when msprobe was installed
+    pass
 
 
 def named_modules(model: object) -> Iterator[tuple[str, torch.nn.Module]]:
