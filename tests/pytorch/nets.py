@@ -107,7 +107,7 @@ def state(training: Training) -> dict[str, Any]:
 
 
 def train(
-    make: Callable[[float], Training], dropout: float, start: Callable[[Any], None], stop: Callable[[], None], steps: int = 2
+    make: Callable[[float], Training], dropout: float, start: Callable[[Any], None], stop: Callable[[], None], steps: int = 3
 ) -> dict[str, Any]:
     """Train a network for some steps; gives everything that watching must not change.
 
