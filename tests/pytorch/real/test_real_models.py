@@ -81,7 +81,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
             debugger.stop()
             debugger.step()
 
-        return train(MODELS[name], DROPOUT, debugger.start, stop), Run(directory / "dump")
+        return train(MODELS[name], DROPOUT, debugger.start, stop, steps=2), Run(directory / "dump")
 
     return run
 
@@ -89,7 +89,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @cache
 def plain(name: str) -> dict[str, Any]:
     """The outcome without the tool."""
-    return train(MODELS[name], DROPOUT, lambda model: None, lambda: None)
+    return train(MODELS[name], DROPOUT, lambda model: None, lambda: None, steps=2)
 
 
 def unexpected_lines(name: str, step: Step) -> list[str]:
