@@ -14,10 +14,10 @@
 EACH_GRADIENT_NAME(DECLARE_NAME)
 
 /* Functions of Python for the rare cases; see set_helpers. */
-static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class;
+static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class, *dispatch_modes;
 static PyTypeObject *observers_type, *gradient_call_type, *hook_type;
 
-/* An observer on a node, and what takes it off. */
+/* An observer on a node, and what takes it off: torch's handle, or the node's dictionary of hooks, see register_hook. */
 typedef struct {
     PyObject *hook, *handle;
     int always; /* it is taken off whether it fired or not */
@@ -70,6 +70,15 @@ static void replace(PyObject **where, PyObject *object)
     PyObject *before = *where;
     *where = object;
     Py_XDECREF(before);
+}
+
+/* Whether an attribute is true; -1 with an error set. */
+static int says(PyObject *object, PyObject *name)
+{
+    PyObject *answer = PyObject_GetAttr(object, name);
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return yes;
 }
 
 /* function(first[, second]), which works with tensors: no mode and no subclass is asked. */
@@ -176,17 +185,30 @@ static int observe(Observers *o, PyObject *node, PyObject *how, PyObject *hook, 
 static int hook_has_fired(PyObject *hook);
 static PyObject *call_of_hook(PyObject *hook);
 
-/* Takes off what fired, where the node still lives: else nobody but we hold the observer. 0 with an error set. */
+static int is_dictionary(const Handle *one) { return (PyObject *)Py_TYPE(one->handle) == hooks_class; }
+
+/* Whether the node is gone, so that nobody but we hold the observer. */
+static int only_ours(const Handle *one) { return Py_REFCNT(is_dictionary(one) ? one->handle : one->hook) == 1; }
+
+/* 0 with an error set. */
+static int take_off_one(const Handle *one)
+{
+    if (is_dictionary(one)) {
+        int there = PySequence_Contains(one->handle, one->hook);
+        return there <= 0 ? there == 0 : PyObject_DelItem(one->handle, one->hook) == 0;
+    }
+    PyObject *removed = PyObject_CallMethodObjArgs(one->handle, n_remove, NULL);
+    Py_XDECREF(removed);
+    return removed != NULL;
+}
+
+/* Takes off what fired, where the node still lives. 0 with an error set. */
 static int take_off(Observers *o, int only_free)
 {
     int ok = 1;
     while (o->used_handles) {
         Handle one = o->handles[--o->used_handles];
-        if (!only_free && (one.always || hook_has_fired(one.hook)) && Py_REFCNT(one.hook) > 1) {
-            PyObject *removed = PyObject_CallMethodObjArgs(one.handle, n_remove, NULL);
-            if (!removed) ok = 0;
-            Py_XDECREF(removed);
-        }
+        if (!only_free && (one.always || hook_has_fired(one.hook)) && !only_ours(&one) && !take_off_one(&one)) ok = 0;
         Py_DECREF(one.hook);
         Py_DECREF(one.handle);
     }
@@ -305,7 +327,7 @@ static int observers_traverse(PyObject *self, visitproc visit, void *arg)
     for (int k = 0; k < o->used_handles; k++) {
         Py_VISIT(o->handles[k].handle);
         /* The observer itself takes no part in garbage collection: where nobody else has it, its call is ours. */
-        if (Py_REFCNT(o->handles[k].hook) == 1) Py_VISIT(call_of_hook(o->handles[k].hook));
+        if (only_ours(o->handles + k)) Py_VISIT(call_of_hook(o->handles[k].hook));
     }
     return 0;
 }
