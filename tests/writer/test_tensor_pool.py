@@ -7,7 +7,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,37 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from msprobe.format import tensor_file
+from msprobe.format import tensor_file, tensor_files
+from msprobe.format.tensor_files import Linking, Writing
 from msprobe.log import logger
 from msprobe.writer import TensorPool, tensor_pool
+from msprobe.writer.staging_ring import StagingRing
+
+_IN_C = tensor_files._in_c
+
+
+@pytest.fixture(params=["in C", "one by one"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How files are written and linked."""
+    if request.param == "one by one":
+        monkeypatch.setattr(tensor_files, "_in_c", None)
+    elif _IN_C is None:
+        pytest.skip("installed without a compiler")
+    return str(request.param)
+
+
+def make_fail(monkeypatch: pytest.MonkeyPatch, why: Callable[[str, Writing | Linking], int]) -> None:
+    """Operations fail with the number that `why(directory, operation)` gives, unless that is 0."""
+    real = tensor_files.carry_out
+
+    def some(directory: str, operations: list[Writing | Linking]) -> list[OSError | None]:
+        problems: list[OSError | None] = []
+        for operation in operations:
+            number = why(directory, operation)
+            problems += [OSError(number, os.strerror(number))] if number else real(directory, [operation])
+        return problems
+
+    monkeypatch.setattr(tensor_files, "carry_out", some)
 
 
 @pytest.fixture
@@ -33,7 +62,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def submit(pool: TensorPool, path: Path, data: bytes) -> None:
+def submit(pool: TensorPool, path: Path, data: bytes | bytearray | memoryview) -> None:
     pool.submit(str(path), "uint8", (len(data),), data)
 
 
@@ -118,10 +147,7 @@ def test_files_of_an_earlier_run_are_replaced_one_by_one(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
 def test_where_links_are_refused_the_content_is_written_again(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(source: str, target: str) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "link", refuse)
+    make_fail(monkeypatch, lambda directory, operation: number if type(operation) is Linking else 0)
     pool = TensorPool()
     for index in range(20):
         submit(pool, tmp_path / f"{index}.pt", b"same")
@@ -132,14 +158,12 @@ def test_where_links_are_refused_the_content_is_written_again(number: int, tmp_p
 
 def test_a_full_inode_starts_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ext4 takes 65,000 names for one file; here five."""
-    real = os.link
 
-    def limited(source: str, target: str) -> None:
-        if os.stat(source).st_nlink >= 5:
-            raise OSError(errno.EMLINK, "Too many links")
-        real(source, target)
+    def limited(directory: str, operation: Writing | Linking) -> int:
+        full = type(operation) is Linking and os.stat(os.path.join(directory, operation.original)).st_nlink >= 5
+        return errno.EMLINK if full else 0
 
-    monkeypatch.setattr(os, "link", limited)
+    make_fail(monkeypatch, limited)
     pool = TensorPool(threads=1)
     for index in range(40):
         submit(pool, tmp_path / f"{index}.pt", b"same")
@@ -159,22 +183,19 @@ def test_a_missing_directory_is_made(tmp_path: Path) -> None:
 
 
 def test_failures_are_counted_and_logged_once(tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: str, *rest: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     pool = TensorPool()
     pool.submit(str(tmp_path / "bad.pt"), "quint8", (1,), b"1")
     pool.submit(str(tmp_path / "short.pt"), "int64", (3,), b"1")
     pool.drain()
     assert sum(pool.problems.values()) == 2
-    monkeypatch.setattr(tensor_file, "write", full)
-    for index in range(30):
-        submit(pool, tmp_path / f"{index}.pt", b"same")
-    pool.drain()
+    with monkeypatch.context() as patch:
+        make_fail(patch, lambda directory, operation: errno.ENOSPC if type(operation) is Writing else 0)
+        for index in range(30):
+            submit(pool, tmp_path / f"{index}.pt", b"same")
+        pool.drain()
     assert sum(pool.problems.values()) == 32
     assert pool.problems["No space left on device"] >= 1
     assert len(warnings) == 1
-    monkeypatch.undo()
     submit(pool, tmp_path / "later.pt", b"same")
     pool.drain()
     assert os.listdir(tmp_path) == ["later.pt"]
@@ -208,27 +229,156 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_memory_is_bounded(tmp_path: Path) -> None:
-    """submit() blocks while max_bytes wait."""
-    pool = TensorPool(max_bytes=1000, threads=1)
-    gate = threading.Event()
-    pool.submit_saver(str(tmp_path / "gate"), lambda path: (gate.wait(20), Path(path).touch())[1], 600)
-    submit(pool, tmp_path / "0.pt", bytes(600))
-    sent = []
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Callable[[TensorPool, int], None]]:
+    """Keeps the only thread of a pool busy, with so many bytes, until the test ends."""
+    gate, begun = threading.Event(), threading.Event()
+    pools = []
 
-    def more() -> None:
-        submit(pool, tmp_path / "1.pt", bytes(600))
-        sent.append(1)
+    def saver(path: str) -> None:
+        begun.set()
+        gate.wait(20)
+        Path(path).touch()
 
-    thread = threading.Thread(target=more)
-    thread.start()
-    thread.join(0.3)
-    assert thread.is_alive()
-    assert not sent
+    def block(pool: TensorPool, nbytes: int) -> None:
+        pools.append(pool)
+        pool.submit_saver(str(tmp_path / "gate"), saver, nbytes)
+        assert begun.wait(20)
+
+    yield block
     gate.set()
-    thread.join(20)
+    for pool in pools:
+        pool.drain()
+
+
+def test_memory_is_bounded(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
+    """While max_bytes wait, more is written by who submits it: before submit() returns."""
+    pool = TensorPool(max_bytes=100_000, threads=1)
+    stuck(pool, 0)
+    for number in range(20):
+        submit(pool, tmp_path / f"{number}.pt", bytes([number]) * 30_000)
+        submit(pool, tmp_path / f"view{number}.pt", memoryview(bytes([number, 255]) * 15_000))
+    held = pool._submitted - pool._finished
+    assert held <= 100_000 + 30_000
+    written = [name for name in os.listdir(tmp_path) if name != "gate"]
+    assert len(written) == 40 - held // 30_000
+    assert all(len(content(tmp_path / name)) == 30_000 for name in written)
+
+
+def test_a_saver_waits_for_room(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
+    """It may run the framework's code, which is no business of the thread that records."""
+    pool = TensorPool(max_bytes=1000, threads=1)
+    stuck(pool, 1000)
+    thread = threading.Thread(target=pool.submit_saver, args=(str(tmp_path / "b"), lambda path: Path(path).touch(), 10))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    assert not (tmp_path / "b").exists()
+
+
+def test_values_are_those_of_the_call(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
+    """Whatever becomes of the memory afterwards: small and large, with room and without."""
+    pool = TensorPool(max_bytes=1 << 20, threads=1)
+    stuck(pool, 0)
+    expected = {}
+    for number, size in enumerate((1, 100, 4095, 4096, 5000, 70_000, 500_000, 400_000, 300_000, 2_000_000, 200)):
+        values = bytearray(os.urandom(size))
+        expected[number] = bytes(values)
+        submit(pool, tmp_path / f"{number}.pt", values)
+        submit(pool, tmp_path / f"again{number}.pt", values)
+        values[:] = bytes(size)
+    with pool._lock:
+        while pool._jobs:
+            pool._help()
+    for number, data in expected.items():
+        assert content(tmp_path / f"{number}.pt") == content(tmp_path / f"again{number}.pt") == data
+    assert not pool.problems
+
+
+def test_what_has_an_owner_is_not_copied(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
+    class Owner:
+        pass
+
+    pool = TensorPool(threads=1)
+    stuck(pool, 0)
+    owner, values = Owner(), bytearray(b"1" * 9000)
+    gone = weakref.ref(owner)
+    pool.submit(str(tmp_path / "a.pt"), "uint8", (9000,), memoryview(values), owner)
+    del owner
+    assert gone() is not None
+    with pool._lock:
+        assert pool._jobs[0].writing is not None
+        assert tensor_files.address(pool._jobs[0].writing.data) == tensor_files.address(values)
+        pool._help()
+    assert gone() is None
+    assert content(tmp_path / "a.pt") == b"1" * 9000
+
+
+class Interruption(BaseException):
+    """Like KeyboardInterrupt, but never taken for a real one."""
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, when: str) -> None:
+    """The next call of a method is interrupted before it has done anything, or when it has done everything."""
+    real = getattr(owner, method)
+
+    def once(*args: Any) -> Any:
+        monkeypatch.setattr(owner, method, real)
+        if when == "after":
+            real(*args)
+        raise Interruption
+
+    monkeypatch.setattr(owner, method, once)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("max_bytes", "owner", "method"),
+    [
+        (0, TensorPool, "_carry_out"),
+        (1 << 20, StagingRing, "take"),
+        (1 << 20, TensorPool, "_holding"),
+        (1 << 20, TensorPool, "_put"),
+        (1 << 20, TensorPool, "_noted"),
+    ],
+)
+def test_an_interrupted_submit_loses_one_file_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_bytes: int, owner: Any, method: str, when: str
+) -> None:
+    pool = TensorPool(max_bytes=max_bytes)
+    contents = {name: name.encode() * 5000 for name in "abcd"}
+    submit(pool, tmp_path / "a.pt", contents["a"])
+    interrupt(monkeypatch, owner, method, when)
+    with pytest.raises(Interruption):
+        submit(pool, tmp_path / "b.pt", memoryview(contents["b"]))
+    for name in "cd":
+        submit(pool, tmp_path / f"{name}.pt", memoryview(contents[name]))
+        submit(pool, tmp_path / f"{name}2.pt", memoryview(contents[name]))
+    submit(pool, tmp_path / "b2.pt", memoryview(contents["b"]))
     pool.drain()
-    assert sorted(os.listdir(tmp_path)) == ["0.pt", "1.pt", "gate"]
+    assert {*os.listdir(tmp_path), "b.pt"} == {f"{name}.pt" for name in ("a", "b", "b2", "c", "c2", "d", "d2")}
+    for name in os.listdir(tmp_path):
+        assert content(tmp_path / name) == contents[name[0]]
+    assert not pool.problems
+    assert pool._submitted == pool._finished
+    assert max_bytes == 0 or pool._ring.take(max_bytes // 2) is not None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("method", ["_do", "_take", "_carry_out", "_write"])
+def test_an_interrupted_drain_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, when: str) -> None:
+    pool = TensorPool()
+    pool._threads = pool._max_threads  # they never come
+    expected = {}
+    for number in range(150):
+        expected[f"{number}.pt"] = b"%d" % (number % 30)
+        submit(pool, tmp_path / f"{number}.pt", expected[f"{number}.pt"])
+    interrupt(monkeypatch, TensorPool, method, when)
+    with pytest.raises(Interruption):
+        pool.drain()
+    pool.drain()
+    assert {name: content(tmp_path / name) for name in os.listdir(tmp_path)} == expected
+    assert not pool.problems
 
 
 def test_one_tensor_larger_than_the_bound_passes(tmp_path: Path) -> None:

@@ -6,63 +6,86 @@ import errno
 import os
 import shutil
 import threading
+import time
 import weakref
 import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import xxhash
 
-from msprobe.format import tensor_file
+from msprobe.format import tensor_file, tensor_files
 from msprobe.format.tensor_file import Buffer
+from msprobe.format.tensor_files import Linking, Writing
 from msprobe.log import logger
 from msprobe.writer.flusher import at_end, block_signals
+from msprobe.writer.staging_ring import StagingRing
 
 _NO_MORE_LINKS = {errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.ENOENT, errno.EACCES}
 # Directories whose contents are remembered: a step's own, and the one before while its last files come in.
 _DIRECTORIES = 2
 _IDLE_SECONDS = 5.0
+# A thread with nothing to do is woken for so many bytes or jobs; it looks by itself this often, so that the rest does not wait long.
+_WORTH_WAKING = 1 << 16
+_POLL_SECONDS = 0.1
+# What a thread takes at a time.
+_BATCH = 64
+_BATCH_BYTES = 1 << 20
+# From this size on data is copied into the ring.
+_RING_FROM = 1 << 12
 
 Saver = Callable[[str], None]
 Key = tuple[bytes, str, tuple[int, ...]]
 
 
 class _Known:
-    """A content seen in a directory. While `path` is None its file is being written, and `waiting` names get their link afterwards."""
+    """A content seen in a directory. While `name` is None its file is being written, and `waiting` names get their link afterwards."""
 
-    __slots__ = ("path", "waiting")
+    __slots__ = ("batch", "first", "name", "waiting")
 
-    def __init__(self) -> None:
-        self.path: str | None = None
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
         self.waiting: list[str] = []
+        self.first = ""
+        self.batch: list[_Job] | None = None
+        """In which it is being written, as `first`."""
 
 
 class _Directory:
     """What was submitted for one directory."""
 
-    __slots__ = ("contents", "names", "submitted")
+    __slots__ = ("contents", "names", "path", "submitted")
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path
         self.contents: dict[Key, _Known] = {}
         self.names: set[str] = set()
         self.submitted: set[Key] = set()
         """Contents that were queued; another name for one of them needs no data."""
 
 
-@dataclass
 class _Job:
-    path: str
-    nbytes: int
-    directory: _Directory
-    saver: Saver | None = None
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    data: Buffer | None = None
-    key: Key = (b"", "", ())
-    known: _Known | None = None
-    is_first: bool = False
-    """Its file is the one that the other names of this content are linked to."""
+    """A name that a thread has to bring into the world: by `saver`, as a file (`writing`) or as a link to the file with content `key`."""
+
+    __slots__ = ("directory", "is_first", "key", "known", "name", "nbytes", "owner", "saver", "writing")
+
+    def __init__(self, name: str, nbytes: int, directory: _Directory, key: Key | None, saver: Saver | None = None) -> None:
+        self.name = name
+        self.nbytes = nbytes
+        self.directory = directory
+        self.key = key
+        self.saver = saver
+        self.writing: Writing | None = None
+        self.owner: Any = None
+        """What its data lies in."""
+        self.known: _Known | None = None
+        self.is_first = False
+        """Its file is the one that the other names of this content are linked to."""
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.directory.path, self.name)
 
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
@@ -71,61 +94,86 @@ _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
 class TensorPool:
     """See the module. `problems` counts what could not be written, by reason; `files` and `bytes_written` what was.
 
-    Hard links take no bytes. In a forked child the pool does nothing.
+    Hard links take no bytes. While `max_bytes` are waiting, who submits more writes it himself: that takes no memory, and is no slower
+    than waiting. In a forked child the pool does nothing.
+
+    Args:
+        max_bytes: of data held.
+        threads: at most; None: one, two where there are more than two processors.
     """
 
-    def __init__(self, max_bytes: int = 512 << 20, threads: int = 2) -> None:
+    def __init__(self, max_bytes: int = 64 << 20, threads: int | None = None) -> None:
         self.problems: Counter[str] = Counter()
         self.files = 0
         self.bytes_written = 0
         self._max_bytes = max_bytes
-        self._max_threads = threads
+        self._max_threads = (2 if _processors() > 2 else 1) if threads is None else threads
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._jobs: deque[_Job] = deque()
-        self._in_hand = 0  # jobs taken and not finished
+        self._in_hand = 0  # batches taken by threads of the pool and not finished
+        self._helping: dict[int, list[_Job]] = {}  # those of other threads, by thread
         self._submitted = 0  # bytes
         self._finished = 0
         self._threads = 0
         self._idle = 0
+        self._ring = StagingRing(max_bytes // 2)
         self._directories: OrderedDict[str, _Directory] = OrderedDict()
         self._warned = False
         self._inert = False
         _pools.add(self)
 
-    def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer) -> None:
-        """Have a `.pt` written (tensor_file.write). `data` is copied, where it is new. Blocks while `max_bytes` are waiting."""
+    def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer, owner: Any = None) -> None:
+        """Have a `.pt` written (tensor_file.write).
+
+        Args:
+            path, dtype, shape, data: see there. Data is copied, where it is new and not written at once.
+            owner: what keeps `data` as it is for as long as somebody has it; then nothing is copied.
+        """
         if self._inert:
             return
-        directory = self._directory(path)
-        self._note_name(path, directory)
+        directory, name = self._noted(path)
         key = xxhash.xxh3_128_digest(data), dtype, tuple(shape)
         if key in directory.submitted:
-            self._put(_Job(path, 0, directory, None, dtype, tuple(shape), None, key))
+            self._put(_Job(name, 0, directory, key))
             return
-        copy = data if type(data) is bytes else bytes(data)
-        self._put(_Job(path, len(copy), directory, None, dtype, tuple(shape), copy, key))
-        directory.submitted.add(key)  # last: where an interruption comes before, the content is submitted once more
+        view = data if type(data) is bytes else memoryview(data).cast("B")
+        try:
+            writing = tensor_files.writing(name, dtype, key[2], view)
+        except (KeyError, ValueError) as problem:
+            self._failed(path, problem)
+            return
+        job = self._holding(directory, key, writing, owner)
+        if job is None:
+            self._write_now(directory, key, writing)
+        else:
+            self._put(job)
+            directory.submitted.add(key)  # last: where an interruption comes before, the content is submitted once more
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
-        """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds."""
+        """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds. Blocks while `max_bytes` are waiting."""
         if self._inert:
             return
-        directory = self._directory(path)
-        self._note_name(path, directory)
-        self._put(_Job(path, nbytes, directory, saver))
+        directory, name = self._noted(path)
+        with self._lock:
+            while self._is_full() and (self._jobs or self._in_hand) and self._threads:
+                self._room.wait(1.0)
+        self._put(_Job(name, nbytes, directory, None, saver))
 
     def drain(self) -> None:
-        """Wait until everything submitted is written or has failed."""
+        """Wait until everything submitted is written or has failed; helps with it."""
         if self._inert:
             return
         with self._lock:
+            self._take_up_again()
+            if self._jobs:
+                self._work.notify_all()
             while self._jobs or self._in_hand:
-                if self._jobs and not self._threads and not self._start_thread():
-                    self._work_here()
-                    return
-                self._room.wait(1.0)
+                if self._jobs and (self._jobs[0].saver is None or (not self._threads and not self._start_thread())):
+                    self._help()
+                else:
+                    self._room.wait(1.0)
 
     def close(self) -> None:
         """Drain and let the threads end."""
@@ -136,27 +184,94 @@ class TensorPool:
                 self._max_threads = 0
                 self._work.notify_all()
 
-    def _note_name(self, path: str, directory: _Directory) -> None:
+    # --- what comes in ----------------------------------------------------------------------------------------------------------------
+    def _noted(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rpartition("/")
+        directory = self._directories.get(parent)
+        if directory is None:
+            directory = _Directory(parent)
+            with self._lock:
+                directory = self._directories.setdefault(parent, directory)
+                while len(self._directories) > _DIRECTORIES:
+                    self._directories.popitem(last=False)
         names = directory.names
-        if path in names:
+        if name in names:
             # A file that others may be linked to gets a new content: after them, and nothing is linked to it by the old one.
             self.drain()
             directory.contents.clear()
             directory.submitted.clear()
-        names.add(path)
+        names.add(name)
+        return directory, name
+
+    def _is_full(self) -> bool:
+        return self._submitted - self._finished >= self._max_bytes
+
+    def _holding(self, directory: _Directory, key: Key, writing: Writing, owner: Any) -> _Job | None:
+        """A job with data that nobody changes; None where there is no room for it."""
+        view = writing.data
+        nbytes = len(view)
+        if self._is_full():
+            return None
+        if owner is None and type(view) is not bytes:
+            if nbytes < _RING_FROM:
+                writing = writing._replace(data=bytes(view))
+            else:
+                with self._lock:
+                    owner = self._ring.take(nbytes)
+                if owner is None:
+                    return None
+                owner.memory[:] = view
+                writing = writing._replace(data=owner.memory)
+        job = _Job(writing.name, nbytes, directory, key)
+        job.writing, job.owner = writing, owner
+        return job
+
+    def _write_now(self, directory: _Directory, key: Key, writing: Writing) -> None:
+        problem = self._carry_out(directory, [writing])[0]
+        if problem is not None:
+            self._failed(os.path.join(directory.path, writing.name), problem)
+            return
+        with self._lock:
+            self.files += 1
+            self.bytes_written += writing.size
+            directory.contents.setdefault(key, _Known(writing.name))
+        directory.submitted.add(key)
 
     def _put(self, job: _Job) -> None:
         with self._lock:
-            while self._submitted - self._finished >= self._max_bytes and (self._jobs or self._in_hand) and self._threads:
-                self._room.wait(1.0)
             # Counted after it is queued: an interruption in between makes the count too small, never a wait without end.
             self._jobs.append(job)
             self._submitted += job.nbytes
+            worth = self._submitted - self._finished >= _WORTH_WAKING or len(self._jobs) >= _BATCH or job.saver is not None
             if self._idle:
-                self._work.notify()
-            elif self._threads < max(1, self._max_threads) and not self._start_thread():
-                self._work_here()
+                if worth:
+                    self._work.notify()
+            elif (not self._threads or (worth and self._threads < self._max_threads)) and not self._start_thread():
+                self._take_up_again()
+                while self._jobs:
+                    self._help()
 
+    def _help(self) -> None:
+        """The caller does some jobs. Holds the lock on entry and on return. What an interruption ends is done by the next `drain`."""
+        batch = self._helping[threading.get_ident()] = []
+        self._take(batch)
+        self._lock.release()
+        try:
+            self._do(batch)
+        finally:
+            self._lock.acquire()
+        self._finished += sum(job.nbytes for job in batch)
+        del self._helping[threading.get_ident()]
+        batch.clear()
+
+    def _take_up_again(self) -> None:
+        """Jobs with which the caller was interrupted. Done twice is as good as done once. Holds the lock."""
+        interrupted = self._helping.get(threading.get_ident())
+        if interrupted is not None:
+            self._jobs.extendleft(reversed(interrupted))
+            del self._helping[threading.get_ident()]
+
+    # --- the threads ------------------------------------------------------------------------------------------------------------------
     def _start_thread(self) -> bool:
         thread = threading.Thread(target=self._loop, name="msprobe-tensors", daemon=True)
         self._threads += 1
@@ -168,58 +283,62 @@ class TensorPool:
         at_end(self, TensorPool.drain)
         return True
 
-    def _work_here(self) -> None:
-        """Without threads the caller writes. Holds the lock on entry and on return."""
-        while self._jobs:
-            job = self._take()
-            self._lock.release()
-            try:
-                self._do(job)
-            finally:
-                self._lock.acquire()
-
-    def _take(self) -> _Job:
-        """The next job, with its content looked up, in the order of submission. Holds the lock."""
-        job = self._jobs.popleft()
-        if job.saver is None:
-            contents = job.directory.contents
-            job.known = contents.get(job.key)
-            if job.known is None and job.data is not None:
-                job.known = contents[job.key] = _Known()
-                job.is_first = True
-        return job
-
     def _loop(self) -> None:
         block_signals()
         with self._lock:
             while True:
+                since = time.monotonic()
                 while not self._jobs:
-                    self._idle += 1
-                    woken = self._work.wait(_IDLE_SECONDS)
-                    self._idle -= 1
-                    if not self._jobs and (not woken or self._max_threads == 0):
+                    if self._max_threads == 0 or time.monotonic() - since >= _IDLE_SECONDS:
                         self._threads -= 1
                         return
-                job = self._take()
+                    self._idle += 1
+                    self._work.wait(min(_POLL_SECONDS, _IDLE_SECONDS))
+                    self._idle -= 1
+                batch: list[_Job] = []
                 self._in_hand += 1
+                self._take(batch)
                 self._lock.release()
                 try:
-                    self._do(job)
+                    self._do(batch)
                 finally:
                     self._lock.acquire()
                     self._in_hand -= 1
-                    self._finished += job.nbytes
-                    del job
+                    self._finished += sum(job.nbytes for job in batch)
+                    del batch  # so that its places in the ring are free
                     self._room.notify_all()
 
-    def _do(self, job: _Job) -> None:
+    def _take(self, batch: list[_Job]) -> None:
+        """Put the next jobs, of one directory, into `batch`, contents looked up in the order of submission. Holds the lock."""
+        jobs, nbytes = self._jobs, 0
+        first = jobs[0]
+        directory, contents = first.directory, first.directory.contents
+        while jobs and len(batch) < _BATCH and nbytes < _BATCH_BYTES:
+            job = jobs[0]
+            if job is not first and (first.saver is not None or job.saver is not None or job.directory is not directory):
+                break
+            batch.append(job)
+            jobs.popleft()
+            nbytes += job.nbytes
+            if job.key is None:
+                break
+            if not job.is_first:
+                job.known = contents.get(job.key)
+                if job.known is None and job.writing is not None:
+                    job.known = contents[job.key] = _Known()
+                    job.is_first = True
+            if job.is_first and job.known is not None:
+                job.known.batch, job.known.first = batch, job.name
+
+    def _do(self, batch: list[_Job]) -> None:
+        first = batch[0]
         try:
-            if job.saver is not None:
-                self._save(job.path, job.saver)
+            if first.saver is not None:
+                self._save(first.path, first.saver)
             else:
-                self._write(job)
+                self._write(batch)
         except Exception as failure:
-            self._failed(job.path, failure)
+            self._failed(first.path, failure)
 
     def _save(self, path: str, saver: Saver) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # the flush thread may not have come to it yet
@@ -234,98 +353,118 @@ class TensorPool:
             self.files += 1
             self.bytes_written += size
 
-    def _write(self, job: _Job) -> None:
-        known = job.known
-        if known is None:
-            raise OSError(errno.EIO, "the file with the same content could not be written")
-        contents, key = job.directory.contents, job.key
-        if not job.is_first:
-            with self._lock:
-                original = known.path
-                if original is None:
-                    if contents.get(key) is not known:
-                        raise OSError(errno.EIO, "the file with the same content could not be written")
-                    known.waiting.append(job.path)
-                    return
-            self._link(known, original, job.path, job)
-            return
-        try:
-            self._write_file(job, job.path)
-        except BaseException:
-            with self._lock:
-                contents.pop(key, None)
-                job.directory.submitted.discard(key)
-                others, known.waiting = known.waiting, []
-            for path in others:
-                self._failed(path, OSError(errno.EIO, "the file with the same content could not be written"))
-            raise
+    def _write(self, batch: list[_Job]) -> None:
+        directory = batch[0].directory
+        operations: list[Writing | Linking] = []
+        doing: list[_Job] = []
+        orphans: list[_Job] = []
+        with self._lock:
+            for job in batch:
+                known = job.known
+                if job.is_first and job.writing is not None:
+                    operations.append(job.writing)
+                elif known is None:
+                    orphans.append(job)
+                    continue
+                elif known.name is not None:
+                    operations.append(Linking(job.name, known.name))
+                elif known.batch is batch:  # its file is written a moment before
+                    operations.append(Linking(job.name, known.first))
+                elif directory.contents.get(job.key) is known:  # type: ignore[arg-type]
+                    known.waiting.append(job.name)
+                    continue
+                else:
+                    orphans.append(job)
+                    continue
+                doing.append(job)
+        for job in orphans:
+            self._failed(job.path, _same_content_failed())
+        problems = self._carry_out(directory, operations)
+        settled: list[tuple[_Known, _Job]] = []
+        with self._lock:
+            for job, operation, problem in zip(doing, operations, problems, strict=True):
+                known = job.known
+                if problem is None:
+                    self.files += 1
+                if problem is None and job.is_first and known is not None:
+                    self.bytes_written += operation.size if type(operation) is Writing else 0
+                    if known.waiting:
+                        settled.append((known, job))
+                    else:
+                        known.name, known.batch = job.name, None
+        for job, operation, problem in zip(doing, operations, problems, strict=True):
+            if problem is not None and job.is_first:
+                self._lost(job, problem)
+            elif problem is not None:
+                self._not_linked(job, operation, problem)
+        for known, job in settled:
+            self._link_waiting(known, job)
+
+    def _link_waiting(self, known: _Known, job: _Job) -> None:
+        """Link the names that came while the file of `job` was being written."""
         while True:
             with self._lock:
-                others, known.waiting = known.waiting, []
-                if not others:
-                    known.path = job.path
+                names, known.waiting = known.waiting, []
+                if not names:
+                    known.name, known.batch = known.name or job.name, None
                     return
-            for path in others:
-                self._link(known, job.path, path, job)
-
-    def _link(self, known: _Known, original: str, path: str, job: _Job) -> None:
-        try:
-            try:
-                os.link(original, path)
-            except FileExistsError:
-                if path == original:
-                    return
-                os.unlink(path)
-                os.link(original, path)
+            links = [Linking(name, job.name) for name in names]
+            problems = self._carry_out(job.directory, links)
             with self._lock:
+                self.files += problems.count(None)
+            for link, problem in zip(links, problems, strict=True):
+                if problem is not None:
+                    self._not_linked(job, link, problem)
+
+    def _not_linked(self, job: _Job, link: Writing | Linking, problem: OSError) -> None:
+        """A file system without hard links, or a file that has as many as it may. `job`: any of that content."""
+        directory, known = job.directory, job.known
+        path = os.path.join(directory.path, link.name)
+        if known is None or job.key is None or directory.contents.get(job.key) is not known or not isinstance(link, Linking):
+            self._failed(path, _same_content_failed())
+        elif problem.errno not in _NO_MORE_LINKS:
+            self._failed(path, problem)
+        elif known.name not in (None, link.original) and self._carry_out(directory, [Linking(link.name, known.name)]) == [None]:
+            with self._lock:  # there has been a new file meanwhile
                 self.files += 1
-        except OSError as problem:
-            if problem.errno not in _NO_MORE_LINKS:
-                self._failed(path, problem)
-                return
+        else:
             try:
-                if job.data is not None:
-                    self._write_file(job, path)
-                else:
-                    self._copy(original, path)
-                known.path = path if known.path is not None else None
+                self._copy(os.path.join(directory.path, link.original), path)
+                known.name = link.name
             except Exception as failure:
                 with self._lock:  # the next of this content brings its data along
-                    job.directory.submitted.discard(job.key)
-                    job.directory.contents.pop(job.key, None)
+                    directory.submitted.discard(job.key)
+                    directory.contents.pop(job.key, None)
                 self._failed(path, failure)
 
+    def _lost(self, job: _Job, problem: OSError) -> None:
+        """The file of a content could not be written: nor are its other names, and the next of this content brings its data along."""
+        assert job.key is not None and job.known is not None
+        with self._lock:
+            job.directory.contents.pop(job.key, None)
+            job.directory.submitted.discard(job.key)
+            names, job.known.waiting = job.known.waiting, []
+        self._failed(job.path, problem)
+        for name in names:
+            self._failed(os.path.join(job.directory.path, name), _same_content_failed())
+
+    def _carry_out(self, directory: _Directory, operations: Sequence[Writing | Linking]) -> list[OSError | None]:
+        try:
+            try:
+                return tensor_files.carry_out(directory.path, operations)
+            except FileNotFoundError:  # the flush thread has not come to it yet
+                os.makedirs(directory.path, exist_ok=True)
+                return tensor_files.carry_out(directory.path, operations)
+        except OSError as problem:
+            return [problem] * len(operations)
+
     def _copy(self, original: str, path: str) -> None:
-        """A file system without hard links, or a file that has as many as it may."""
         unfinished = os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{tensor_file.UNFINISHED}")
         shutil.copyfile(original, unfinished)
         os.replace(unfinished, path)
         with self._lock:
             self.files += 1
             self.bytes_written += os.stat(path).st_size
-
-    def _write_file(self, job: _Job, path: str) -> None:
-        assert job.data is not None
-        try:
-            size = tensor_file.write(path, job.dtype, job.shape, job.data)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            size = tensor_file.write(path, job.dtype, job.shape, job.data)
-        with self._lock:
-            self.files += 1
-            self.bytes_written += size
-
-    def _directory(self, path: str) -> _Directory:
-        name = path.rpartition("/")[0]
-        directory = self._directories.get(name)
-        if directory is None:
-            directory = _Directory()
-            if not self._inert:
-                with self._lock:
-                    directory = self._directories.setdefault(name, directory)
-                    while len(self._directories) > _DIRECTORIES:
-                        self._directories.popitem(last=False)
-        return directory
 
     def _failed(self, path: str, failure: Exception) -> None:
         reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
@@ -334,6 +473,14 @@ class TensorPool:
             warn, self._warned = not self._warned, True
         if warn:
             logger.warning("%s cannot be written (%s); the run goes on, further tensor files that fail are only counted", path, reason)
+
+
+def _same_content_failed() -> OSError:
+    return OSError(errno.EIO, "the file with the same content could not be written")
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unlink_if_there(path: str) -> None:

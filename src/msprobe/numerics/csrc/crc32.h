@@ -41,10 +41,10 @@ static uint32_t crc_power(uint64_t exponent)
 }
 
 /* What a state is multiplied by when so many bytes follow. */
-static uint32_t crc_shift(uint64_t bytes) { return crc_power(bytes % CRC_ORDER * 8); }
+static inline uint32_t crc_shift(uint64_t bytes) { return crc_power(bytes % CRC_ORDER * 8); }
 
 /* 1 + y + ... + y^(n - 1): what a state is multiplied by when its message is there n times; y is the shift of one. */
-static uint32_t crc_series(uint32_t y, uint64_t n)
+static inline uint32_t crc_series(uint32_t y, uint64_t n)
 {
     uint32_t sum = 0, block = 0x80000000u; /* block: the sum of 2^k terms, y: y^(2^k) */
     for (; n; n >>= 1) {

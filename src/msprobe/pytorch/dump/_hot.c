@@ -12,17 +12,16 @@
 
 #include "csrc/hooked_modules.h"
 
-PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes, entry_class,"
+PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes,"
 " side_class, api_call_class, backward_of, contain, declined, anchor_class, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
 static PyObject *set_up(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject **kept[] = {&no_torch_function, &mode_depth, &graph_task, &sequence_number, &grad_enabled, &tensor_classes, &entry_class,
+    PyObject **kept[] = {&no_torch_function, &mode_depth, &graph_task, &sequence_number, &grad_enabled, &tensor_classes,
                          &side_class, &api_call_class, &backward_of, &contain, &declines, &anchor_class};
     enum { COUNT = sizeof kept / sizeof *kept };
     if (PyTuple_Size(args) != COUNT) return PyErr_Format(PyExc_TypeError, "set_up() takes %d arguments", (int)COUNT);
-    if (!is_entry_class(PyTuple_GetItem(args, 6))) return PyErr_Format(PyExc_ImportError, "_entry and _hot are of different builds");
     for (int k = 0; k < COUNT; k++) {
         PyObject *given = PyTuple_GetItem(args, k);
         Py_INCREF(given);
@@ -41,14 +40,26 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* ImportError where one of the extensions that this one builds on is not there, or is of another build: all or nothing. */
+static int find_others(void)
+{
+    PyObject *numerics = PyImport_ImportModule("msprobe.numerics._kernels"), *writer = NULL;
+    if (numerics) {
+        kernels = (const SharedKernels *)PyCapsule_Import(SHARED_KERNELS, 0);
+        writer = kernels ? PyImport_ImportModule("msprobe.writer._entry") : NULL;
+    }
+    entry_class = writer ? PyObject_GetAttrString(writer, "Entry") : NULL;
+    Py_XDECREF(numerics);
+    Py_XDECREF(writer);
+    if (!entry_class) return 0;
+    if (kernels->version == SHARED_VERSION && is_entry_class(entry_class)) return 1;
+    PyErr_SetString(PyExc_ImportError, "msprobe's extensions are of different builds");
+    return 0;
+}
+
 static int exec_module(PyObject *module)
 {
-    kernels = (const SharedKernels *)PyCapsule_Import(SHARED_KERNELS, 0);
-    if (!kernels) return -1;
-    if (kernels->version != SHARED_VERSION) {
-        PyErr_SetString(PyExc_ImportError, "_kernels and _hot are of different builds");
-        return -1;
-    }
+    if (!find_others()) return -1;
     if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
     return api_calls_init(module) && module_calls_init(module) && hooked_modules_init() ? 0 : -1;
 }

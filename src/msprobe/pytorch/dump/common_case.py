@@ -20,7 +20,6 @@ from msprobe.pytorch.dump.graph_walk import edges_of_all
 from msprobe.recording.selection import Selection
 from msprobe.recording.stacks import Anchor
 from msprobe.writer import StepWriter
-from msprobe.writer.entry import Entry
 
 if TYPE_CHECKING:
     from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
@@ -155,7 +154,6 @@ try:
         torch_internals.sequence_number,
         torch.is_grad_enabled,
         _CLASSES,
-        Entry,
         Side,
         ApiCall,
         backward_of,

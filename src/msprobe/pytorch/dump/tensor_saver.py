@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
+from functools import cache
 
 import torch
 
@@ -15,6 +15,15 @@ from msprobe.writer import TensorPool
 
 _LARGE = 1 << 30
 """Bytes from which a tensor whose elements share memory is not written out in full."""
+
+_view_of = ctypes.pythonapi.PyMemoryView_FromMemory
+_view_of.argtypes, _view_of.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
+_READ_ONLY = 0x100  # PyBUF_READ
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _stored_bytes(tensor: torch.Tensor) -> int:
@@ -58,8 +67,8 @@ class TensorSaver:
 
     def write(self, tensor: torch.Tensor, name: str) -> None:
         """Save one tensor of any layout in the file `name`; waits for its device."""
-        target = os.path.join(self._directory, name)
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        target = f"{self._directory}/{name}"
+        dtype = _dtype_name(tensor.dtype)
         size = tensor.numel() * tensor.element_size()
         if size > _LARGE and size > 4 * _stored_bytes(tensor):
             raise MemoryError(f"an expanded tensor: its values would take {size / 1e9:.1f} GB")
@@ -69,9 +78,10 @@ class TensorSaver:
                 copy = tensor.detach().clone().cpu()
             self._pool.submit_saver(target, lambda file: _save_by_torch(copy, file), size)
         else:
+            owner = None
             if not tensor.is_cpu or not tensor.is_contiguous():
                 with torch_internals.NoTorchFunction(), torch.no_grad(), torch_internals.no_dispatch_modes():
-                    tensor = tensor.detach().cpu().contiguous()
-            memory = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
-            self._pool.submit(target, dtype, tuple(tensor.shape), memoryview(memory).cast("B"))
+                    owner = tensor = tensor.detach().cpu().contiguous()
+            memory = _view_of(tensor.data_ptr(), size, _READ_ONLY) if size else b""
+            self._pool.submit(target, dtype, tuple(tensor.shape), memory, owner)
         self.files += 1

@@ -24,8 +24,9 @@ class _Taken:
     def __init__(self) -> None:
         self.job: tuple[str, tuple[Any, ...], dict[str, Any]] | None = None
 
-    def submit(self, path: str, dtype: str, shape: tuple[int, ...], data: Any) -> None:
-        self.job = "submit", (path, dtype, shape, bytes(data)), {}  # the pool would copy it now, and this is now
+    def submit(self, path: str, dtype: str, shape: tuple[int, ...], data: Any, owner: Any = None) -> None:
+        # The pool would copy it now, and this is now.
+        self.job = "submit", (path, dtype, shape, bytes(data) if owner is None else data, owner), {}
 
     def submit_saver(self, *args: Any, **kwargs: Any) -> None:
         self.job = "submit_saver", args, kwargs
