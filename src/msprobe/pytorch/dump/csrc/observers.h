@@ -8,7 +8,8 @@
 #include <structmember.h>
 
 #define EACH_GRADIENT_NAME(X) \
-    X(tally) X(writer) X(keeps_construct) X(encoder) X(table) X(register_hook) X(register_prehook) X(remove) X(at_end) X(clear) X(append) \
+    X(tally) X(writer) X(keeps_construct) X(encoder) X(table) X(register_hook) X(register_prehook) X(remove) X(at_end) X(clear) X(append) X(hooks_dict_ref) \
+    X(id) \
     X(report_cut) X(kept_nodes) X(_tell_cut) X(_leaf_nodes) X(_end) X(grad) X(requires_grad) X(is_leaf) X(reduced) X(close) \
     X(_post_accumulate_grad_hooks) X(msprobe) X(pop)
 EACH_GRADIENT_NAME(DECLARE_NAME)
@@ -17,9 +18,10 @@ EACH_GRADIENT_NAME(DECLARE_NAME)
 static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class, *dispatch_modes;
 static PyTypeObject *observers_type, *gradient_call_type, *hook_type;
 
-/* An observer on a node, and what takes it off: torch's handle, or the node's dictionary of hooks, see register_hook. */
+/* An observer on a node, and what takes it off: it is an item of `hooks`, the node's dictionary of hooks, under `key`. Torch's handle for it
+   and that one's weak reference would be two objects more for the garbage collector to look at. */
 typedef struct {
-    PyObject *hook, *handle;
+    PyObject *hook, *hooks, *key;
     int always; /* it is taken off whether it fired or not */
 } Handle;
 
@@ -162,55 +164,63 @@ static PyObject *observers_makers_of(PyObject *self, PyObject *identity)
 }
 
 /* --- the observers on nodes ------------------------------------------------------------------------------------------------------------ */
+/* What a handle takes off: `*hooks` and `*key` become new references. 0 with an error set. */
+static int look_behind(PyObject *handle, PyObject *hook, PyObject **hooks, PyObject **key)
+{
+    if ((PyObject *)Py_TYPE(handle) == hooks_class) { /* register_hook has put it there */
+        *hooks = handle;
+        *key = hook;
+        Py_INCREF(handle);
+        Py_INCREF(hook);
+        return 1;
+    }
+    PyObject *dictionary = PyObject_GetAttr(handle, n_hooks_dict_ref);
+    *hooks = dictionary ? call0(dictionary) : NULL;
+    *key = *hooks ? PyObject_GetAttr(handle, n_id) : NULL;
+    Py_XDECREF(dictionary);
+    if (!*key) Py_XDECREF(*hooks);
+    return *key != NULL;
+}
+
 /* Puts an observer on a node, and keeps what takes it off; 0 with an error set. */
 static int observe(Observers *o, PyObject *node, PyObject *how, PyObject *hook, int always)
 {
-    PyObject *handle = PyObject_CallMethodObjArgs(node, how, hook, NULL);
-    if (!handle) return 0;
+    PyObject *handle = PyObject_CallMethodObjArgs(node, how, hook, NULL), *hooks, *key;
+    int ok = handle && look_behind(handle, hook, &hooks, &key);
+    Py_XDECREF(handle);
+    if (!ok) return 0;
     if (o->used_handles == o->room_for_handles) {
         int room = o->room_for_handles ? 2 * o->room_for_handles : 64;
         Handle *handles = PyMem_Realloc(o->handles, (size_t)room * sizeof *handles);
         if (!handles) {
-            Py_DECREF(handle);
+            Py_DECREF(hooks);
+            Py_DECREF(key);
             return no_memory();
         }
         o->handles = handles;
         o->room_for_handles = room;
     }
     Py_INCREF(hook);
-    o->handles[o->used_handles++] = (Handle){hook, handle, always};
+    o->handles[o->used_handles++] = (Handle){hook, hooks, key, always};
     return 1;
 }
 
 static int hook_has_fired(PyObject *hook);
 static PyObject *call_of_hook(PyObject *hook);
 
-static int is_dictionary(const Handle *one) { return (PyObject *)Py_TYPE(one->handle) == hooks_class; }
-
-/* Whether the node is gone, so that nobody but we hold the observer. */
-static int only_ours(const Handle *one) { return Py_REFCNT(is_dictionary(one) ? one->handle : one->hook) == 1; }
-
-/* 0 with an error set. */
-static int take_off_one(const Handle *one)
-{
-    if (is_dictionary(one)) {
-        int there = PySequence_Contains(one->handle, one->hook);
-        return there <= 0 ? there == 0 : PyObject_DelItem(one->handle, one->hook) == 0;
-    }
-    PyObject *removed = PyObject_CallMethodObjArgs(one->handle, n_remove, NULL);
-    Py_XDECREF(removed);
-    return removed != NULL;
-}
-
-/* Takes off what fired, where the node still lives. 0 with an error set. */
+/* Takes off what fired, where the node still lives: else nobody but we hold its hooks. 0 with an error set. */
 static int take_off(Observers *o, int only_free)
 {
     int ok = 1;
     while (o->used_handles) {
         Handle one = o->handles[--o->used_handles];
-        if (!only_free && (one.always || hook_has_fired(one.hook)) && !only_ours(&one) && !take_off_one(&one)) ok = 0;
+        if (!only_free && (one.always || hook_has_fired(one.hook)) && Py_REFCNT(one.hooks) > 1) {
+            int there = PySequence_Contains(one.hooks, one.key);
+            if (there < 0 || (there && PyObject_DelItem(one.hooks, one.key) < 0)) ok = 0;
+        }
         Py_DECREF(one.hook);
-        Py_DECREF(one.handle);
+        Py_DECREF(one.hooks);
+        Py_DECREF(one.key);
     }
     PyMem_Free(o->handles);
     o->handles = NULL;
@@ -325,9 +335,11 @@ static int observers_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(o->tally);
     Py_VISIT(o->writer);
     for (int k = 0; k < o->used_handles; k++) {
-        Py_VISIT(o->handles[k].handle);
-        /* The observer itself takes no part in garbage collection: where nobody else has it, its call is ours. */
-        if (only_ours(o->handles + k)) Py_VISIT(call_of_hook(o->handles[k].hook));
+        Py_VISIT(o->handles[k].hooks);
+        /* The observer itself takes no part in garbage collection: where nobody else has it and its dictionary, its call is ours. */
+        const Handle *one = o->handles + k;
+        Py_ssize_t ours = one->key == one->hook ? 4 : 2;
+        if (Py_REFCNT(one->hooks) == 1 && Py_REFCNT(one->hook) == ours) Py_VISIT(call_of_hook(one->hook));
     }
     return 0;
 }
