@@ -17,6 +17,7 @@ from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.mode import AMBIGUOUS, ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
+from msprobe.pytorch.dump.common_gradients import QuickObservers
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
 from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
 from msprobe.pytorch.dump.module_dump import engine
@@ -73,6 +74,10 @@ class Window:
             self._watch_reductions(model)
             self._tell_replicas(model)
             self._tell_compiled(modules)
+        if recorder.step is not None and common_case.is_common(recorder.step):
+            quick = QuickObservers()
+            self._undo.append(quick.off)
+            quick.on()
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode
