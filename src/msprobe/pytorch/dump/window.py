@@ -13,7 +13,7 @@ from msprobe.log import logger
 from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.custom_api import WatchedApis
 from msprobe.pytorch.dump import common_case
-from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.mode import AMBIGUOUS, ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
@@ -47,9 +47,7 @@ class Window:
         self._recorder = recorder
         self._state = recorder.state
         self.mode = ApiMode(table, recorder.state, recorder.api, recorder.lookup_failed) if table is not None else None
-        self._communications: list[Api] = []
-        if table is not None:
-            self._communications = [table.api("Distributed", name) for name in table.files.watched.get("distributed") or ()]
+        self._communications = table.communications if table is not None else []
         self._spelling = spelling
         self._table = table
         self._hooks: ModuleHooks | None = None
