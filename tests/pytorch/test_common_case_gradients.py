@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from capturing import configured, forget_debugger
+from capturing import Run, configured, forget_debugger
 from nets import NETS, seed, train
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from msprobe.pytorch import PrecisionDebugger
+from msprobe.pytorch import PrecisionDebugger, torch_internals
 from msprobe.pytorch.dump import call_gradients, common_case, common_gradients, graph_call, step_record
 from msprobe.writer import flush_all
 from msprobe.writer.appended_lines import AppendedLines
@@ -314,13 +314,41 @@ def test_an_error_in_what_is_rare_is_told_alike(helper: str, tmp_path: Path, mon
     for room in (call_gradients, graph_call):
         if hasattr(room, helper):
             monkeypatch.setattr(room, helper, fail)
-    common_case.hot.set_helpers(*(fail if function.__name__ == helper else function for function in helpers), OrderedDict)
+    common_case.hot.set_helpers(*(fail if function.__name__ == helper else function for function in helpers), OrderedDict, lambda: 1)
     hot = common_case.hot
     try:
         assert differing(program, tmp_path, monkeypatch, capfd, level="mix") == []
     finally:
-        hot.set_helpers(*helpers, OrderedDict)
+        hot.set_helpers(*helpers, OrderedDict, torch_internals.dispatch_modes)
     assert set(raised) == {True, False}
+
+
+def test_hooks_of_the_user_on_nodes_are_kept_as_torch_keeps_them(tmp_path: Path) -> None:
+    """Ours stand beside them, in any order, and go by themselves."""
+    keeper = vars(torch.autograd.function._HookMixin)["_register_hook"]
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.Tanh()), torch.ones(3, 4, 2, requires_grad=True)
+    debugger = configured(tmp_path, level="mix")
+    seen: list[str] = []
+
+    def seeing(what: str) -> Callable[..., None]:
+        return lambda *_: seen.append(what)
+
+    debugger.start(model)
+    hidden = model[0](x)
+    assert hidden.grad_fn is not None
+    handles = [hidden.grad_fn.register_hook(seeing("after")), hidden.grad_fn.register_prehook(seeing("before"))]
+    assert all(type(handle) is torch.utils.hooks.RemovableHandle for handle in handles)
+    loss = model[1](hidden).sum()
+    loss.backward(retain_graph=True)
+    handles[0].remove()
+    loss.backward(retain_graph=True)
+    debugger.stop()
+    assert vars(torch.autograd.function._HookMixin)["_register_hook"] is keeper
+    debugger.step()
+    loss.backward()
+    assert seen == ["before", "after", "before", "before"]
+    names = Run(tmp_path / "dump").step().names
+    assert {"Module.0.Linear.backward.0", "Functional.linear.0.backward", "Torch.tanh.0.backward.pass1"} <= set(names)
 
 
 def test_what_fired_leaves_nothing_on_the_graph_and_what_did_not_goes_with_it(tmp_path: Path) -> None:

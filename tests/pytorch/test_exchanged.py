@@ -97,6 +97,30 @@ def test_somebody_elses_code_stays() -> None:
     assert victim() == "other"
 
 
+def test_what_a_user_has_changed_is_taken_in_and_nothing_is_made_anew_without() -> None:
+    def function(x: int = 1) -> int:
+        """Text."""
+        return x
+
+    watched = exchanged(function)
+    first = watched.original
+    watched.renew()
+    assert watched.original is first
+    changes: list[tuple[str, Any]] = [
+        ("__defaults__", (2,)),
+        ("__doc__", "Other."),
+        ("__kwdefaults__", {}),
+        ("__qualname__", "f"),
+        ("own", [1]),
+    ]
+    for name, value in changes:
+        setattr(function, name, value)
+        before = watched.original
+        watched.renew()
+        assert watched.original is not before and getattr(watched.original, name) == value
+        assert watched.original() == function()
+
+
 def test_watched_twice() -> None:
     watched = exchanged(plain)
     assert exchanged(plain) is watched

@@ -96,6 +96,7 @@ def torch_state() -> dict[str, Any]:
         "thread": _identities(threading.Thread),
         "excepthooks": (id(threading.excepthook), id(sys.excepthook)),
         "engine": id(torch.autograd._engine_run_backward),
+        "hooks of nodes": id(vars(torch.autograd.function._HookMixin)["_register_hook"]),
         "modes": _mode_stack(),
         "grad": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()),
         "device": torch.get_default_device(),

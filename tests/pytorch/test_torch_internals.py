@@ -221,6 +221,24 @@ def test_every_backward_pass_goes_through_one_function(monkeypatch: pytest.Monke
     assert calls and torch_internals.current_run_backward() is before is torch.autograd.graph._engine_run_backward
 
 
+def test_hooks_of_nodes_are_kept_by_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, kept = torch_internals.hook_keeper(), []
+    assert isinstance(before, staticmethod)
+    monkeypatch.setattr(torch.autograd.function._HookMixin, "_register_hook", before)  # put back whatever happens
+
+    def ours(hooks: Any, hook: Any) -> Any:
+        kept.append(hook)
+        return before.__func__(hooks, hook)
+
+    torch_internals.replace_hook_keeper(staticmethod(ours))
+    node = (torch.ones(2, requires_grad=True) * 3).grad_fn
+    hooks = [lambda *_: None, lambda *_: None]
+    handles = [node.register_hook(hooks[0]), node.register_prehook(hooks[1])]  # type: ignore[union-attr]
+    torch_internals.replace_hook_keeper(before)
+    assert kept == hooks and torch_internals.hook_keeper() is before
+    assert all(type(handle) is torch.utils.hooks.RemovableHandle for handle in handles)
+
+
 def test_hooks_of_nodes_see_gradients_after_those_of_tensors() -> None:
     """`Node.register_prehook` is called with the gradients of outputs before the node runs, `register_hook` with those of inputs after."""
     x = torch.ones(2, requires_grad=True)

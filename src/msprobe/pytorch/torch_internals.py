@@ -102,6 +102,20 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
+dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""How many dispatch modes this thread is in."""
+
+
+def hook_keeper() -> Any:
+    """What `node.register_hook` calls to keep a hook, as its class has it: (dictionary of hooks or None, hook) -> (dictionary, handle)."""
+    return vars(torch.autograd.function._HookMixin).get("_register_hook")
+
+
+def replace_hook_keeper(keeper: Any) -> None:
+    """Have torch call `keeper` for that."""
+    torch.autograd.function._HookMixin._register_hook = keeper
+
+
 def put_tensor_hook(tensor: torch.Tensor, hook: Callable[[Any], None]) -> dict[Any, Any]:
     """What `register_hook` does to a tensor that is no leaf, but the tensor itself is as before: only its node in the graph has the hook.
 

@@ -13,10 +13,11 @@ from msprobe.log import logger
 from msprobe.pytorch import compile_internals, torch_internals
 from msprobe.pytorch.custom_api import WatchedApis
 from msprobe.pytorch.dump import common_case
-from msprobe.pytorch.dump.api_dump.api_table import Api, ApiTable
+from msprobe.pytorch.dump.api_dump.api_table import ApiTable
 from msprobe.pytorch.dump.api_dump.mode import AMBIGUOUS, ApiMode
 from msprobe.pytorch.dump.api_dump.operators import OperatorSpelling
 from msprobe.pytorch.dump.backward_window import BackwardWindow, ThreadWindow
+from msprobe.pytorch.dump.common_gradients import QuickObservers
 from msprobe.pytorch.dump.distributed.communication import CommunicationWindow
 from msprobe.pytorch.dump.distributed.reduced_gradients import ReducedGradients
 from msprobe.pytorch.dump.module_dump import engine
@@ -46,9 +47,7 @@ class Window:
         self._recorder = recorder
         self._state = recorder.state
         self.mode = ApiMode(table, recorder.state, recorder.api, recorder.lookup_failed) if table is not None else None
-        self._communications: list[Api] = []
-        if table is not None:
-            self._communications = [table.api("Distributed", name) for name in table.files.watched.get("distributed") or ()]
+        self._communications = table.communications if table is not None else []
         self._spelling = spelling
         self._table = table
         self._hooks: ModuleHooks | None = None
@@ -75,6 +74,10 @@ class Window:
             self._watch_reductions(model)
             self._tell_replicas(model)
             self._tell_compiled(modules)
+        if recorder.step is not None and common_case.is_common(recorder.step):
+            quick = QuickObservers()
+            self._undo.append(quick.off)
+            quick.on()
         self._undo.append(register_optimizer_step_pre_hook(recorder.optimizer_before).remove)
         self._undo.append(register_optimizer_step_post_hook(recorder.optimizer_after).remove)
         mode = self.mode

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -131,6 +132,11 @@ class ApiTable:
         """The Api `{prefix}.{name}`, with what is left out of its calls; the other arguments are fields of `Api`."""
         full = f"{prefix}.{name}"
         return Api(prefix, name, full, hidden, parameters, form, defaults or {}, self.files.ignored.get(full))
+
+    @cached_property
+    def communications(self) -> list[Api]:
+        """The watched functions of torch.distributed."""
+        return [self.api("Distributed", name) for name in self.files.watched.get("distributed") or ()]
 
     def _add(self, category: str, name: str, home: Any) -> None:
         prefix = PREFIXES[category]

@@ -52,7 +52,8 @@ class Exchanged:
         if function.__code__ is not self._code:
             self._code = function.__code__
             self._ours = _calling(self._number, self._code)
-        self.original = _copy(function)
+        if not _is_copy(self.original, function):
+            self.original = _copy(function)
 
     def add(self, handler: Handler, concerns: Concerns | None = None) -> None:
         """From now on a call of the function is `handler(args, kwargs)`; of several the last one that it concerns."""
@@ -107,6 +108,12 @@ def exchanged(function: FunctionType) -> Exchanged:
     return entry
 
 
+_COPIED = (
+    *("__code__", "__name__", "__defaults__", "__kwdefaults__", "__closure__"),
+    *("__qualname__", "__module__", "__doc__", "__annotations__"),
+)
+
+
 def _copy(function: FunctionType) -> FunctionType:
     copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
@@ -115,6 +122,14 @@ def _copy(function: FunctionType) -> FunctionType:
     copy.__annotations__ = function.__annotations__
     copy.__dict__.update(function.__dict__)
     return copy
+
+
+def _is_copy(copy: FunctionType, function: FunctionType) -> bool:
+    """Whether `_copy` would give the same again."""
+    own, others = copy.__dict__, function.__dict__
+    return all(getattr(copy, name) is getattr(function, name) for name in _COPIED) and (
+        own.keys() == others.keys() and all(own[name] is others[name] for name in own)
+    )
 
 
 def _forget_parameters(function: FunctionType) -> None:

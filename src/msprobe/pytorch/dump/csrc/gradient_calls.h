@@ -2,80 +2,7 @@
 #ifndef MSPROBE_GRADIENT_CALLS_H
 #define MSPROBE_GRADIENT_CALLS_H
 
-#include "call_gradients.h"
-
-/* --- what torch calls when gradients have arrived at a node -------------------------------------------------------------------------------- */
-enum { ONE_NODE, OUTPUT_NODE, INPUT_NODE };
-
-typedef struct {
-    PyObject_HEAD
-    GradientCall *call;
-    int kind, node; /* which of the call's nodes of this kind */
-} NodeHook;
-
-static int hook_has_fired(PyObject *hook) { return ((NodeHook *)hook)->call->passes > 0; }
-
-static PyObject *call_of_hook(PyObject *hook) { return (PyObject *)((NodeHook *)hook)->call; }
-
-static PyObject *new_hook(GradientCall *call, int kind, int node)
-{
-    NodeHook *hook = PyObject_New(NodeHook, hook_type);
-    if (!hook) return NULL;
-    Py_INCREF(call);
-    hook->call = call;
-    hook->kind = kind;
-    hook->node = node;
-    return (PyObject *)hook;
-}
-
-static void hook_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    Py_DECREF(((NodeHook *)self)->call);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static int several_nodes_fired(GradientCall *call, int kind, int node, PyObject *gradients)
-{
-    Quiet quiet;
-    double began = now();
-    if (!gradients || !quiet_begin(&quiet)) return 0;
-    int going = begin_pass(call);
-    if (going > 0) going = kind == OUTPUT_NODE ? outputs_arrived(call, node, gradients) : inputs_left_node(call, node, gradients);
-    else going = going == 0;
-    quiet_end(&quiet);
-    if (going) call->observers->spent += now() - began;
-    return going;
-}
-
-/* hook(grad_outputs) before a node runs, hook(grad_inputs, grad_outputs) afterwards; gives None whatever happens. */
-static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    (void)kwargs;
-    const NodeHook *hook = (NodeHook *)self;
-    GradientCall *call = hook->call;
-    Py_INCREF(call);
-    PyObject *first = PyTuple_GetItem(args, 0);
-    int ok;
-    if (hook->kind == ONE_NODE) {
-        PyObject *second = first ? PyTuple_GetItem(args, 1) : NULL;
-        ok = second && one_node_fired(call, first, second);
-    } else {
-        ok = several_nodes_fired(call, hook->kind, hook->node, first);
-    }
-    if (!ok) ok = contained(call->observers->sink, call->name, "gradients could not be recorded");
-    Py_DECREF(call);
-    return ok ? Py_BuildValue("") : NULL;
-}
-
-static PyType_Slot hook_slots[] = {
-    {Py_tp_dealloc, (void *)hook_dealloc},
-    {Py_tp_call, (void *)hook_call},
-    {0, NULL},
-};
-static PyType_Spec hook_spec = {"msprobe.pytorch.dump._hot.NodeHook", sizeof(NodeHook), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, hook_slots};
+#include "node_hooks.h"
 
 /* --- the call -------------------------------------------------------------------------------------------------------------------------------- */
 /* call(task): that backward pass is over. */
@@ -290,22 +217,25 @@ static PyType_Slot observers_slots[] = {
 static PyType_Spec observers_spec = {"msprobe.pytorch.dump._hot.Observers", sizeof(Observers), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, observers_slots};
 
-PyDoc_STRVAR(set_helpers_doc, "set_helpers(total, from_outside, as_dtype, hooks, /)\n--\n\n"
-"Functions of graph_call.py for what is rare, and the class of a parameter's dictionary of hooks.");
+PyDoc_STRVAR(set_helpers_doc, "set_helpers(total, from_outside, as_dtype, hooks, dispatch_modes, /)\n--\n\n"
+"Functions of graph_call.py for what is rare, the class of a node's or parameter's dictionary of hooks, and what tells how many dispatch\n"
+"modes there are.");
 
 static PyObject *set_helpers(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *total, *outside, *dtype, *hooks;
-    if (!PyArg_ParseTuple(args, "OOOO", &total, &outside, &dtype, &hooks)) return NULL;
+    PyObject *total, *outside, *dtype, *hooks, *modes;
+    if (!PyArg_ParseTuple(args, "OOOOO", &total, &outside, &dtype, &hooks, &modes)) return NULL;
     Py_INCREF(total);
     Py_INCREF(outside);
     Py_INCREF(dtype);
     Py_INCREF(hooks);
+    Py_INCREF(modes);
     total_of = total;
     part_from_outside = outside;
     in_dtype = dtype;
     hooks_class = hooks;
+    dispatch_modes = modes;
     Py_RETURN_NONE;
 }
 
@@ -326,6 +256,7 @@ static int gradient_calls_init(PyObject *module)
 
 #define GRADIENT_CALLS_METHODS \
     GRAPH_METHODS \
-    {"set_helpers", set_helpers, METH_VARARGS, set_helpers_doc},
+    {"set_helpers", set_helpers, METH_VARARGS, set_helpers_doc}, \
+    NODE_HOOKS_METHODS
 
 #endif

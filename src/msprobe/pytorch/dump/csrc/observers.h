@@ -8,13 +8,14 @@
 #include <structmember.h>
 
 #define EACH_GRADIENT_NAME(X) \
-    X(tally) X(writer) X(keeps_construct) X(encoder) X(table) X(register_hook) X(register_prehook) X(remove) X(at_end) X(clear) X(append) X(hooks_dict_ref) X(id) \
+    X(tally) X(writer) X(keeps_construct) X(encoder) X(table) X(register_hook) X(register_prehook) X(remove) X(at_end) X(clear) X(append) X(hooks_dict_ref) \
+    X(id) \
     X(report_cut) X(kept_nodes) X(_tell_cut) X(_leaf_nodes) X(_end) X(grad) X(requires_grad) X(is_leaf) X(reduced) X(close) \
     X(_post_accumulate_grad_hooks) X(msprobe) X(pop)
 EACH_GRADIENT_NAME(DECLARE_NAME)
 
 /* Functions of Python for the rare cases; see set_helpers. */
-static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class;
+static PyObject *total_of, *part_from_outside, *in_dtype, *hooks_class, *dispatch_modes;
 static PyTypeObject *observers_type, *gradient_call_type, *hook_type;
 
 /* An observer on a node, and what takes it off: it is an item of `hooks`, the node's dictionary of hooks, under `key`. Torch's handle for it
@@ -71,6 +72,15 @@ static void replace(PyObject **where, PyObject *object)
     PyObject *before = *where;
     *where = object;
     Py_XDECREF(before);
+}
+
+/* Whether an attribute is true; -1 with an error set. */
+static int says(PyObject *object, PyObject *name)
+{
+    PyObject *answer = PyObject_GetAttr(object, name);
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return yes;
 }
 
 /* function(first[, second]), which works with tensors: no mode and no subclass is asked. */
@@ -154,19 +164,31 @@ static PyObject *observers_makers_of(PyObject *self, PyObject *identity)
 }
 
 /* --- the observers on nodes ------------------------------------------------------------------------------------------------------------ */
+/* What a handle takes off: `*hooks` and `*key` become new references. 0 with an error set. */
+static int look_behind(PyObject *handle, PyObject *hook, PyObject **hooks, PyObject **key)
+{
+    if ((PyObject *)Py_TYPE(handle) == hooks_class) { /* register_hook has put it there */
+        *hooks = handle;
+        *key = hook;
+        Py_INCREF(handle);
+        Py_INCREF(hook);
+        return 1;
+    }
+    PyObject *dictionary = PyObject_GetAttr(handle, n_hooks_dict_ref);
+    *hooks = dictionary ? call0(dictionary) : NULL;
+    *key = *hooks ? PyObject_GetAttr(handle, n_id) : NULL;
+    Py_XDECREF(dictionary);
+    if (!*key) Py_XDECREF(*hooks);
+    return *key != NULL;
+}
+
 /* Puts an observer on a node, and keeps what takes it off; 0 with an error set. */
 static int observe(Observers *o, PyObject *node, PyObject *how, PyObject *hook, int always)
 {
-    PyObject *handle = PyObject_CallMethodObjArgs(node, how, hook, NULL);
-    PyObject *dictionary = handle ? PyObject_GetAttr(handle, n_hooks_dict_ref) : NULL;
-    PyObject *hooks = dictionary ? call0(dictionary) : NULL;
-    PyObject *key = hooks ? PyObject_GetAttr(handle, n_id) : NULL;
-    Py_XDECREF(dictionary);
+    PyObject *handle = PyObject_CallMethodObjArgs(node, how, hook, NULL), *hooks, *key;
+    int ok = handle && look_behind(handle, hook, &hooks, &key);
     Py_XDECREF(handle);
-    if (!key) {
-        Py_XDECREF(hooks);
-        return 0;
-    }
+    if (!ok) return 0;
     if (o->used_handles == o->room_for_handles) {
         int room = o->room_for_handles ? 2 * o->room_for_handles : 64;
         Handle *handles = PyMem_Realloc(o->handles, (size_t)room * sizeof *handles);
@@ -315,7 +337,9 @@ static int observers_traverse(PyObject *self, visitproc visit, void *arg)
     for (int k = 0; k < o->used_handles; k++) {
         Py_VISIT(o->handles[k].hooks);
         /* The observer itself takes no part in garbage collection: where nobody else has it and its dictionary, its call is ours. */
-        if (Py_REFCNT(o->handles[k].hook) == 2 && Py_REFCNT(o->handles[k].hooks) == 1) Py_VISIT(call_of_hook(o->handles[k].hook));
+        const Handle *one = o->handles + k;
+        Py_ssize_t ours = one->key == one->hook ? 4 : 2;
+        if (Py_REFCNT(one->hooks) == 1 && Py_REFCNT(one->hook) == ours) Py_VISIT(call_of_hook(one->hook));
     }
     return 0;
 }

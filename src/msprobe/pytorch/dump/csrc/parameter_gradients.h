@@ -231,14 +231,6 @@ static PyObject *parameter_gradients_record(PyObject *self, PyObject *const *arg
 }
 
 /* --- which parameters ----------------------------------------------------------------------------------------------------------------------- */
-static int says(PyObject *object, PyObject *name) /* -1: an error is set */
-{
-    PyObject *answer = PyObject_GetAttr(object, name);
-    int yes = answer ? PyObject_IsTrue(answer) : -1;
-    Py_XDECREF(answer);
-    return yes;
-}
-
 /* What torch_internals.put_gradient_hook does. `*untouched`: there was no dictionary of hooks before. */
 static int put_gradient_hook(PyObject *parameter, PyObject *hook, int *untouched)
 {

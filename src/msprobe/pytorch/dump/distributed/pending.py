@@ -1,8 +1,8 @@
 """Communications that still run: their outputs are read when the user has waited for them.
 
-For the window, the methods of `torch.distributed.Work` by which a user learns that a communication is done tell us too, after they have
-done what they do: `wait`, `synchronize`, `is_completed`, and what happens to a future that was asked for. The handle stays the object
-that torch made; nothing keeps it alive, and nothing waits that would not have waited.
+From the first such call of a window on, the methods of `torch.distributed.Work` by which a user learns that a communication is done tell us
+too, after they have done what they do: `wait`, `synchronize`, `is_completed`, and what happens to a future that was asked for. The handle
+stays the object that torch made; nothing keeps it alive, and nothing waits that would not have waited.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ class PendingCalls:
         self._gone: deque[int] = deque()
         """ids of handles that died: noted where garbage is collected, which may be in the middle of anything, and dealt with later."""
         self._undo: list[Callable[[], None]] = []
-        self._watches_futures = False
+        self._watches_handles = self._watches_futures = False
+        self._is_on = False
 
     # --- what the calls say ---------------------------------------------------------------------------------------------------------
     def add(self, works: list[Any], deferred: Deferred) -> None:
         """Complete `deferred` when all of `works` are done."""
+        if self._is_on and not self._watches_handles:
+            self._watch_handles()
         self.sweep()  # one of them may have got the id of a handle that has died
         waiting = _Waiting(deferred)
         gone = self._gone
@@ -61,7 +64,11 @@ class PendingCalls:
 
     # --- the methods of handles -----------------------------------------------------------------------------------------------------
     def on(self) -> None:
-        """Learn from the methods of `Work`."""
+        """Learn from the methods of `Work`, once there is a call to wait for."""
+        self._is_on = True
+
+    def _watch_handles(self) -> None:
+        self._watches_handles = True
         work_class = c10d.work_class()
         for name in _WORK_METHODS:
             self._replace(work_class, name, self._telling(getattr(work_class, name), name == "is_completed", self._finished))
@@ -77,8 +84,10 @@ class PendingCalls:
 
     def off(self) -> None:
         """The methods are torch's again; calls that still wait end without an output."""
+        self._is_on = False
         while self._undo:
             self._undo.pop()()
+        self._watches_handles = self._watches_futures = False
         left = [waiting for some in self._by_work.values() for waiting in some]
         left += [waiting for _, some in self._by_future.values() for waiting in some]
         self._by_work.clear()
