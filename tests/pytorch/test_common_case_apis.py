@@ -20,6 +20,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+from msprobe.errors import UsageError
 from msprobe.pytorch import PrecisionDebugger
 from msprobe.pytorch.dump import common_case
 from msprobe.pytorch.dump.recorder import Recorder
@@ -213,6 +214,8 @@ def both(
     """The outcomes in C and in Python; from one line of this file, which stands in every stack."""
     found = []
     torch.use_deterministic_algorithms(True, warn_only=True)  # what torch.empty gives is the same each time
+    with contextlib.suppress(UsageError):  # there is no debugger to stop yet
+        body()  # what is done the first time only (a warning) is done
     for hot in (common_case.hot, None):
         monkeypatch.setattr(common_case, "hot", hot)
         found.append(outcome(place / ("python" if hot is None else "c"), body, dict(config), capsys))

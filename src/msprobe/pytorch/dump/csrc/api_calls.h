@@ -459,7 +459,6 @@ static PyObject *make_api_calls(PyObject *self, PyObject *args)
     ApiCalls *calls = PyObject_GC_New(ApiCalls, api_calls_type);
     if (!calls) return NULL;
     memset((char *)calls + sizeof(PyObject), 0, sizeof *calls - sizeof(PyObject));
-    Py_INCREF(api_calls_type);
     for (int k = 0; k < H_GIVEN; k++) {
         calls->held[k] = PyTuple_GetItem(args, k);
         Py_INCREF(calls->held[k]);
