@@ -6,11 +6,16 @@ import gc
 import itertools
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
 import warm_python
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the tests in the background has it ignored, and so would every process that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

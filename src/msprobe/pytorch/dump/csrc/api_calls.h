@@ -4,6 +4,7 @@
 
 #include "call_names.h"
 #include "entries.h"
+#include "in_common.h"
 #include "stack_of_call.h"
 
 /* What one window's calls need, held for its duration; the first ones are attributes of others, read once. */
@@ -78,18 +79,6 @@ static int ask_recorder(const ApiCalls *calls, PyObject *method, const Call *cal
 }
 
 /* --- the begin ------------------------------------------------------------------------------------------------------------------------ */
-/* The number of this call; -1 with an error set. */
-static long take_number(PyObject *counts, PyObject *full)
-{
-    PyObject *before = PyDict_GetItemWithError(counts, full);
-    if (!before && PyErr_Occurred()) return -1;
-    long number = before ? PyLong_AsLong(before) : 0;
-    PyObject *after = PyLong_FromLong(number + 1);
-    int ok = after && PyDict_SetItem(counts, full, after) == 0;
-    Py_XDECREF(after);
-    return ok ? number : -1;
-}
-
 /* Where the call was made from, and the module around it. */
 static int find_place(ApiCalls *calls, Call *call, PyObject *local, PyObject *frame)
 {
@@ -132,19 +121,6 @@ static int note_parent(ApiCalls *calls, const Call *call)
     return add_call(calls->held[H_WRITER], call->name, call->parent);
 }
 
-/* Where the inputs lie in the graph; 0 with an error set. */
-static int note_edges(ApiCalls *calls, Call *call, PyObject *leaves)
-{
-    call->edges = PyObject_CallFunctionObjArgs(calls->held[H_EDGES_OF], leaves, NULL);
-    if (!call->edges && PyErr_ExceptionMatches(PyExc_Exception)) { /* Python finds out which of them cannot be read, and tells */
-        PyErr_Clear();
-        call->edges = PyObject_CallMethodObjArgs(calls->held[H_RECORDER], n__edges, calls->held[H_STEP], call->name, leaves, NULL);
-    }
-    if (!call->edges) return 0;
-    call->floor = ask_long(sequence_number);
-    return !(call->floor == -1 && PyErr_Occurred());
-}
-
 static int record_inputs(ApiCalls *calls, Call *call, PyObject *args, PyObject *kwargs, int with_gradients)
 {
     PyObject *leaves = PyList_New(0), *positional = NULL, *keyword = NULL;
@@ -167,7 +143,8 @@ static int record_inputs(ApiCalls *calls, Call *call, PyObject *args, PyObject *
     if (ok) call->entry = entry_add(calls->held[H_WRITER], call->name, call->data, 0, records.encoding.ordinary);
     ok = ok && call->entry;
     if (ok) calls->tensors += records.encoding.tensors;
-    if (ok && with_gradients && PyList_Size(leaves) > 0) ok = note_edges(calls, call, leaves);
+    if (ok && with_gradients && PyList_Size(leaves) > 0)
+        ok = edges_of_inputs(calls->held[H_EDGES_OF], calls->held[H_RECORDER], calls->held[H_STEP], call->name, leaves, &call->edges, &call->floor);
     Py_XDECREF(positional);
     Py_XDECREF(keyword);
     Py_DECREF(leaves);
@@ -196,8 +173,7 @@ static int call_begins(ApiCalls *calls, Call *call, PyObject *local, PyObject *a
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     if (!frame) return 0;
-    call->number = take_number(calls->held[H_COUNTS], call->full);
-    if (call->number < 0 || !call_names(call->full, call->number, &call->name, &call->backward)) return 0;
+    if (!take_number(calls->held[H_COUNTS], call->full, &call->number) || !call_names(call->full, call->number, &call->name, &call->backward)) return 0;
     if (!find_place(calls, call, local, frame) || !note_parent(calls, call)) return 0;
     if (call->wanted != WANTED) return 1;
     int with_gradients = ask_yes(grad_enabled);
@@ -212,19 +188,6 @@ static int call_begins(ApiCalls *calls, Call *call, PyObject *local, PyObject *a
 }
 
 /* --- the end -------------------------------------------------------------------------------------------------------------------------- */
-/* The list of records of a result: a tuple is spread, everything else is one element. */
-static PyObject *output_records(Records *records, PyObject *result)
-{
-    if (PyTuple_CheckExact(result)) return positional_records(records, result);
-    if (PyTuple_Check(result)) {
-        int named = PyObject_HasAttrString((PyObject *)Py_TYPE(result), "_fields");
-        if (!named) return positional_records(records, result);
-    }
-    PyObject *one = PyTuple_Pack(1, result), *list = one ? positional_records(records, one) : NULL;
-    Py_XDECREF(one);
-    return list;
-}
-
 static int finish_call(ApiCalls *calls, Call *call)
 {
     if (((Entry *)call->entry)->done) return 1;
@@ -303,14 +266,6 @@ static PyObject *recorded_call(ApiCalls *calls, Call *call, PyObject *local, PyO
     }
     if (PyDict_SetItem(local, n_inside, Py_False) < 0 || (call->begun && !after_return(calls, call, args, result))) Py_CLEAR(result);
     return result;
-}
-
-static int is_attribute(PyObject *object, PyObject *name, PyObject *wanted)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    Py_XDECREF(value);
-    if (!value) PyErr_Clear();
-    return value == wanted;
 }
 
 /* kind_of(api), asked once. Borrowed; NULL with an error set. */

@@ -4,6 +4,7 @@
 
 #include "entered_stack.h"
 #include "entries.h"
+#include "in_common.h"
 #include "module_names.h"
 #include "open_module.h"
 
@@ -64,20 +65,6 @@ static int record_parameters(ModuleCalls *calls, OpenModule *opened, PyObject *p
     return ok;
 }
 
-/* Where the inputs lie in the graph; 0 with an error set. */
-static int note_inputs(ModuleCalls *calls, OpenModule *opened, PyObject *leaves)
-{
-    PyObject *edges = PyObject_CallFunctionObjArgs(calls->held[M_EDGES_OF], leaves, NULL);
-    if (!edges && PyErr_ExceptionMatches(PyExc_Exception)) { /* Python finds out which of them cannot be read, and tells */
-        PyErr_Clear();
-        edges = PyObject_CallMethodObjArgs(calls->held[M_RECORDER], n__edges, calls->held[M_STEP], opened->name, leaves, NULL);
-    }
-    if (!edges) return 0;
-    opened->edges = edges;
-    opened->floor = ask_long(sequence_number);
-    return !(opened->floor == -1 && PyErr_Occurred());
-}
-
 static int record_inputs_of_module(ModuleCalls *calls, OpenModule *opened, PyObject *leaves, PyObject *args, PyObject *kwargs, PyObject *parameters)
 {
     PyObject *data = PyDict_New();
@@ -102,17 +89,6 @@ static int watch_parameters(ModuleCalls *calls, PyObject *prefix, PyObject *para
     return watched != NULL;
 }
 
-static int take_module_number(PyObject *counts, PyObject *prefix, long *number)
-{
-    PyObject *before = PyDict_GetItemWithError(counts, prefix);
-    if (!before && PyErr_Occurred()) return 0;
-    *number = before ? PyLong_AsLong(before) : 0;
-    PyObject *after = PyLong_FromLong(*number + 1);
-    int ok = after && PyDict_SetItem(counts, prefix, after) == 0;
-    Py_XDECREF(after);
-    return ok;
-}
-
 /* From where the module is open on; 0 with an error set. */
 static int record_begin(ModuleCalls *calls, OpenModule *opened, PyObject *stack, PyObject *args, PyObject *kwargs, PyObject *parameters)
 {
@@ -121,7 +97,8 @@ static int record_begin(ModuleCalls *calls, OpenModule *opened, PyObject *stack,
     int ok = leaves && record_inputs_of_module(calls, opened, leaves, args, kwargs, parameters)
              && (!calls->extra_info || add_stack(calls->held[M_WRITER], opened->name, stack));
     if (ok && with_gradients) {
-        ok = note_inputs(calls, opened, leaves);
+        ok = edges_of_inputs(calls->held[M_EDGES_OF], calls->held[M_RECORDER], calls->held[M_STEP], opened->name, leaves, &opened->edges,
+                             &opened->floor);
         if (ok && PyDict_Size(parameters) > 0) ok = watch_parameters(calls, opened->prefix, parameters);
     }
     Py_XDECREF(leaves);
@@ -147,7 +124,7 @@ static int module_begins(ModuleCalls *calls, PyObject *open, PyObject *prefix, P
     stack = frame ? enter_stack(&calls->stacks, frame, around, opened) : NULL;
     if (!frame && !PyErr_Occurred()) outcome = DECLINED;
     if (stack && around && around->depth >= opened->depth) outcome = DECLINED; /* modules that an exception left are closed first */
-    if (!stack || outcome == DECLINED || !take_module_number(calls->held[M_COUNTS], prefix, &opened->number)
+    if (!stack || outcome == DECLINED || !take_number(calls->held[M_COUNTS], prefix, &opened->number)
         || !module_names(prefix, opened->number, &opened->name, &opened->backward)) {
         Py_DECREF(opened);
         goto done;
@@ -191,16 +168,6 @@ static int guard_thread(ModuleCalls *calls, PyObject *open)
 }
 
 /* --- the end -------------------------------------------------------------------------------------------------------------------------- */
-/* The list of records of a result: a tuple is spread, everything else is one element. */
-static PyObject *result_records(Records *records, PyObject *result)
-{
-    if (PyTuple_CheckExact(result)) return positional_records(records, result);
-    if (PyTuple_Check(result) && !PyObject_HasAttrString((PyObject *)Py_TYPE(result), "_fields")) return positional_records(records, result);
-    PyObject *one = PyTuple_Pack(1, result), *list = one ? positional_records(records, one) : NULL;
-    Py_XDECREF(one);
-    return list;
-}
-
 static int watch_gradients(ModuleCalls *calls, const OpenModule *opened, PyObject *leaves)
 {
     int with_gradients = opened->edges && PyList_Size(leaves) > 0 ? ask_yes(grad_enabled) : 0;
@@ -226,7 +193,7 @@ static int module_ends(ModuleCalls *calls, OpenModule *opened, PyObject *output)
     }
     Records records;
     records_begin(&records, calls->held[M_ENCODER], calls->held[M_TABLE], opened->name, n_output, leaves);
-    int ok = set_record(data, n_output, result_records(&records, output));
+    int ok = set_record(data, n_output, output_records(&records, output));
     ok = records_end(&records, ok);
     PyObject *entry = ok ? entry_add(calls->held[M_WRITER], opened->name, data, 1, opened->ordinary && records.encoding.ordinary) : NULL;
     Py_DECREF(data);
@@ -242,20 +209,12 @@ static int module_ends(ModuleCalls *calls, OpenModule *opened, PyObject *output)
 }
 
 /* --- what the hooks call ---------------------------------------------------------------------------------------------------------------- */
-static int is_attribute_of(PyObject *object, PyObject *name, PyObject *wanted)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    Py_XDECREF(value);
-    if (!value) PyErr_Clear();
-    return value == wanted;
-}
-
 /* What records the modules of the window that is open, a new reference; NULL: Python has to. */
 static ModuleCalls *calls_of(PyObject *recorder)
 {
     PyObject *calls = PyObject_GetAttr(recorder, n_modules_in_c);
-    if (calls && Py_TYPE(calls) == module_calls_type && is_attribute_of(recorder, n_step, ((ModuleCalls *)calls)->held[M_STEP])
-        && is_attribute_of(recorder, n_only, Py_None))
+    if (calls && Py_TYPE(calls) == module_calls_type && is_attribute(recorder, n_step, ((ModuleCalls *)calls)->held[M_STEP])
+        && is_attribute(recorder, n_only, Py_None))
         return (ModuleCalls *)calls;
     Py_XDECREF(calls);
     PyErr_Clear();
