@@ -6,6 +6,7 @@ usage: python bench_memory.py [--steps 200] [--size s]
 from __future__ import annotations
 
 import argparse
+import tempfile
 
 from bench_step import measure
 from common import machine, said_load, save, tools
@@ -19,9 +20,10 @@ def main() -> None:
     arguments = parser.parse_args()
     print(said_load())
     rows = []
+    root = tempfile.gettempdir()
     for tool in tools():
         for task, level in (("none", "L0"), ("statistics", "mix")):
-            numbers = measure(tool, task, level, arguments.size, arguments.steps)
+            numbers = measure(tool, task, level, "statistics", arguments.size, arguments.steps, root)
             growth = numbers["rss_last_mb"] - numbers["rss_step20_mb"]
             rows.append({"tool": tool.name, "task": task, "level": level, "growth_mb": round(growth, 2), **numbers})
             print(
