@@ -264,6 +264,34 @@ def test_python_is_asked_for_little(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(Run(tmp_path / "dump").step().names) == 8
 
 
+def test_a_class_of_the_users_is_asked_as_often_as_without(tmp_path: Path) -> None:
+    met: list[str] = []
+
+    class Mine(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            met.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def body() -> list[str]:
+        met.clear()
+        x = (torch.ones(3, requires_grad=True) * 2).as_subclass(Mine)
+        x[0] = 5
+        x.add_(1)
+        x.max(0)
+        torch.relu(x).sum().backward()
+        return list(met)
+
+    plain = body()
+    debugger = configured(tmp_path, level="L1", risk_level="ALL")
+    debugger.start()
+    watched = body()
+    debugger.stop()
+    debugger.step()
+    assert watched == plain
+    assert "Tensor.__setitem__.0.forward" in Run(tmp_path / "dump").step().names
+
+
 def test_an_error_of_ours_stays_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Recorder, *_: Any) -> Any:
         raise RuntimeError("no form")

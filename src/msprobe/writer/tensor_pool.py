@@ -10,7 +10,7 @@ import time
 import weakref
 import zlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import xxhash
@@ -21,6 +21,7 @@ from msprobe.format.tensor_files import Linking, Writing
 from msprobe.log import logger
 from msprobe.writer.flusher import at_end, block_signals
 from msprobe.writer.staging_ring import StagingRing
+from msprobe.writer.tensor_jobs import Directory, Job, Key, Known, Saver
 
 _NO_MORE_LINKS = {errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.ENOENT, errno.EACCES}
 # Directories whose contents are remembered: a step's own, and the one before while its last files come in.
@@ -34,59 +35,6 @@ _BATCH = 64
 _BATCH_BYTES = 1 << 20
 # From this size on data is copied into the ring.
 _RING_FROM = 1 << 12
-
-Saver = Callable[[str], None]
-Key = tuple[bytes, str, tuple[int, ...]]
-
-
-class _Known:
-    """A content seen in a directory. While `name` is None its file is being written, and `waiting` names get their link afterwards."""
-
-    __slots__ = ("batch", "first", "name", "waiting")
-
-    def __init__(self, name: str | None = None) -> None:
-        self.name = name
-        self.waiting: list[str] = []
-        self.first = ""
-        self.batch: list[_Job] | None = None
-        """In which it is being written, as `first`."""
-
-
-class _Directory:
-    """What was submitted for one directory."""
-
-    __slots__ = ("contents", "names", "path", "submitted")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.contents: dict[Key, _Known] = {}
-        self.names: set[str] = set()
-        self.submitted: set[Key] = set()
-        """Contents that were queued; another name for one of them needs no data."""
-
-
-class _Job:
-    """A name that a thread has to bring into the world: by `saver`, as a file (`writing`) or as a link to the file with content `key`."""
-
-    __slots__ = ("directory", "is_first", "key", "known", "name", "nbytes", "owner", "saver", "writing")
-
-    def __init__(self, name: str, nbytes: int, directory: _Directory, key: Key | None, saver: Saver | None = None) -> None:
-        self.name = name
-        self.nbytes = nbytes
-        self.directory = directory
-        self.key = key
-        self.saver = saver
-        self.writing: Writing | None = None
-        self.owner: Any = None
-        """What its data lies in."""
-        self.known: _Known | None = None
-        self.is_first = False
-        """Its file is the one that the other names of this content are linked to."""
-
-    @property
-    def path(self) -> str:
-        return os.path.join(self.directory.path, self.name)
-
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
 
@@ -111,15 +59,15 @@ class TensorPool:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._in_hand = 0  # batches taken by threads of the pool and not finished
-        self._helping: dict[int, list[_Job]] = {}  # those of other threads, by thread
+        self._helping: dict[int, list[Job]] = {}  # those of other threads, by thread
         self._submitted = 0  # bytes
         self._finished = 0
         self._threads = 0
         self._idle = 0
         self._ring = StagingRing(max_bytes // 2)
-        self._directories: OrderedDict[str, _Directory] = OrderedDict()
+        self._directories: OrderedDict[str, Directory] = OrderedDict()
         self._warned = False
         self._inert = False
         _pools.add(self)
@@ -136,7 +84,7 @@ class TensorPool:
         directory, name = self._noted(path)
         key = xxhash.xxh3_128_digest(data), dtype, tuple(shape)
         if key in directory.submitted:
-            self._put(_Job(name, 0, directory, key))
+            self._put(Job(name, 0, directory, key))
             return
         view = data if type(data) is bytes else memoryview(data).cast("B")
         try:
@@ -159,7 +107,7 @@ class TensorPool:
         with self._lock:
             while self._is_full() and (self._jobs or self._in_hand) and self._threads:
                 self._room.wait(1.0)
-        self._put(_Job(name, nbytes, directory, None, saver))
+        self._put(Job(name, nbytes, directory, None, saver))
 
     def drain(self) -> None:
         """Wait until everything submitted is written or has failed; helps with it."""
@@ -185,11 +133,11 @@ class TensorPool:
                 self._work.notify_all()
 
     # --- what comes in ----------------------------------------------------------------------------------------------------------------
-    def _noted(self, path: str) -> tuple[_Directory, str]:
+    def _noted(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent)
         if directory is None:
-            directory = _Directory(parent)
+            directory = Directory(parent)
             with self._lock:
                 directory = self._directories.setdefault(parent, directory)
                 while len(self._directories) > _DIRECTORIES:
@@ -206,7 +154,7 @@ class TensorPool:
     def _is_full(self) -> bool:
         return self._submitted - self._finished >= self._max_bytes
 
-    def _holding(self, directory: _Directory, key: Key, writing: Writing, owner: Any) -> _Job | None:
+    def _holding(self, directory: Directory, key: Key, writing: Writing, owner: Any) -> Job | None:
         """A job with data that nobody changes; None where there is no room for it."""
         view = writing.data
         nbytes = len(view)
@@ -222,11 +170,11 @@ class TensorPool:
                     return None
                 owner.memory[:] = view
                 writing = writing._replace(data=owner.memory)
-        job = _Job(writing.name, nbytes, directory, key)
+        job = Job(writing.name, nbytes, directory, key)
         job.writing, job.owner = writing, owner
         return job
 
-    def _write_now(self, directory: _Directory, key: Key, writing: Writing) -> None:
+    def _write_now(self, directory: Directory, key: Key, writing: Writing) -> None:
         problem = self._carry_out(directory, [writing])[0]
         if problem is not None:
             self._failed(os.path.join(directory.path, writing.name), problem)
@@ -234,10 +182,10 @@ class TensorPool:
         with self._lock:
             self.files += 1
             self.bytes_written += writing.size
-            directory.contents.setdefault(key, _Known(writing.name))
+            directory.contents.setdefault(key, Known(writing.name))
         directory.submitted.add(key)
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: Job) -> None:
         with self._lock:
             # Counted after it is queued: an interruption in between makes the count too small, never a wait without end.
             self._jobs.append(job)
@@ -295,7 +243,7 @@ class TensorPool:
                     self._idle += 1
                     self._work.wait(min(_POLL_SECONDS, _IDLE_SECONDS))
                     self._idle -= 1
-                batch: list[_Job] = []
+                batch: list[Job] = []
                 self._in_hand += 1
                 self._take(batch)
                 self._lock.release()
@@ -308,7 +256,7 @@ class TensorPool:
                     del batch  # so that its places in the ring are free
                     self._room.notify_all()
 
-    def _take(self, batch: list[_Job]) -> None:
+    def _take(self, batch: list[Job]) -> None:
         """Put the next jobs, of one directory, into `batch`, contents looked up in the order of submission. Holds the lock."""
         jobs, nbytes = self._jobs, 0
         first = jobs[0]
@@ -325,12 +273,12 @@ class TensorPool:
             if not job.is_first:
                 job.known = contents.get(job.key)
                 if job.known is None and job.writing is not None:
-                    job.known = contents[job.key] = _Known()
+                    job.known = contents[job.key] = Known()
                     job.is_first = True
             if job.is_first and job.known is not None:
                 job.known.batch, job.known.first = batch, job.name
 
-    def _do(self, batch: list[_Job]) -> None:
+    def _do(self, batch: list[Job]) -> None:
         first = batch[0]
         try:
             if first.saver is not None:
@@ -353,11 +301,11 @@ class TensorPool:
             self.files += 1
             self.bytes_written += size
 
-    def _write(self, batch: list[_Job]) -> None:
+    def _write(self, batch: list[Job]) -> None:
         directory = batch[0].directory
         operations: list[Writing | Linking] = []
-        doing: list[_Job] = []
-        orphans: list[_Job] = []
+        doing: list[Job] = []
+        orphans: list[Job] = []
         with self._lock:
             for job in batch:
                 known = job.known
@@ -380,7 +328,7 @@ class TensorPool:
         for job in orphans:
             self._failed(job.path, _same_content_failed())
         problems = self._carry_out(directory, operations)
-        settled: list[tuple[_Known, _Job]] = []
+        settled: list[tuple[Known, Job]] = []
         with self._lock:
             for job, operation, problem in zip(doing, operations, problems, strict=True):
                 known = job.known
@@ -400,7 +348,7 @@ class TensorPool:
         for known, job in settled:
             self._link_waiting(known, job)
 
-    def _link_waiting(self, known: _Known, job: _Job) -> None:
+    def _link_waiting(self, known: Known, job: Job) -> None:
         """Link the names that came while the file of `job` was being written."""
         while True:
             with self._lock:
@@ -416,7 +364,7 @@ class TensorPool:
                 if problem is not None:
                     self._not_linked(job, link, problem)
 
-    def _not_linked(self, job: _Job, link: Writing | Linking, problem: OSError) -> None:
+    def _not_linked(self, job: Job, link: Writing | Linking, problem: OSError) -> None:
         """A file system without hard links, or a file that has as many as it may. `job`: any of that content."""
         directory, known = job.directory, job.known
         path = os.path.join(directory.path, link.name)
@@ -437,7 +385,7 @@ class TensorPool:
                     directory.contents.pop(job.key, None)
                 self._failed(path, failure)
 
-    def _lost(self, job: _Job, problem: OSError) -> None:
+    def _lost(self, job: Job, problem: OSError) -> None:
         """The file of a content could not be written: nor are its other names, and the next of this content brings its data along."""
         assert job.key is not None and job.known is not None
         with self._lock:
@@ -448,7 +396,7 @@ class TensorPool:
         for name in names:
             self._failed(os.path.join(job.directory.path, name), _same_content_failed())
 
-    def _carry_out(self, directory: _Directory, operations: Sequence[Writing | Linking]) -> list[OSError | None]:
+    def _carry_out(self, directory: Directory, operations: Sequence[Writing | Linking]) -> list[OSError | None]:
         try:
             try:
                 return tensor_files.carry_out(directory.path, operations)

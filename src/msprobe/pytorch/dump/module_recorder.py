@@ -52,7 +52,8 @@ class ModuleRecorder:
             step.unrecorded.count += 1
 
     def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[Edge | None]:
-        return edges_of(tensors, lambda reason: self._tell(step, name, reason))
+        with _NoTorchFunction():
+            return edges_of(tensors, lambda reason: self._tell(step, name, reason))
 
     def module_before(self, prefix: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module's forward begins."""

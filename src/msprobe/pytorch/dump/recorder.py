@@ -99,8 +99,9 @@ class Recorder(ModuleRecorder):
 
     def _changed(self, step: StepRecord, call: ApiCall, changed: Any) -> None:
         """A call gave nothing (`x[0] = y`): it may have cut the gradients of earlier ones."""
-        if isinstance(changed, torch.Tensor) and changed.requires_grad:
-            step.observers.changed(f"{call.api.full}.{call.number}.backward", changed, call.edges, call.floor)
+        with _NoTorchFunction():  # the C keeps away modes only: a class of the user's must not be asked either
+            if isinstance(changed, torch.Tensor) and changed.requires_grad:
+                step.observers.changed(f"{call.api.full}.{call.number}.backward", changed, call.edges, call.floor)
 
     def _api_begins(self, step: StepRecord, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ApiCall | None:
         if api.prefix == "Aten" and any(type(value).__name__ == "FakeTensor" for value in args):
