@@ -64,8 +64,15 @@ static int holds_of(PyObject *row)
     return -1;
 }
 
-/* The record; NULL with an error set, or without one for a tensor of another kind. *leaf: whether it requires grad. */
-static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
+/* What was found out about a tensor on the way to its record. */
+typedef struct {
+    int leaf;            /* it requires grad */
+    const void *address; /* where its elements lie side by side; NULL where they do not */
+    int64_t numel, bytes;
+} Found;
+
+/* The record; NULL with an error set, or without one for a tensor of another kind. */
+static PyObject *tensor_record(PyObject *tensor, PyObject *table, Found *found)
 {
     PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL;
     Memory memory;
@@ -94,7 +101,7 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, int *leaf)
     if (!summary && holds != HOLDS_XOR) goto done;
     values[K_REQUIRES_GRAD] = PyObject_GetAttr(tensor, attribute[A_REQUIRES_GRAD]);
     if (!values[K_REQUIRES_GRAD]) goto done;
-    *leaf = values[K_REQUIRES_GRAD] == Py_True;
+    *found = (Found){values[K_REQUIRES_GRAD] == Py_True, memory.packed ? memory.address : NULL, memory.numel, memory.numel * ITEM_SIZE[code]};
     Py_INCREF(type_text);
     values[K_TYPE] = type_text;
     Py_INCREF(dtype_text);
@@ -119,9 +126,9 @@ done:
 static PyObject *describe(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)self;
-    int leaf;
+    Found found;
     if (!check_nargs("describe", nargs, 2)) return NULL;
-    PyObject *record = tensor_record(args[0], args[1], &leaf);
+    PyObject *record = tensor_record(args[0], args[1], &found);
     return record || PyErr_Occurred() ? record : none();
 }
 
@@ -164,13 +171,15 @@ static PyObject *value_record(Encoding *encoding, PyObject *value, PyObject *nam
     if (value == Py_None) return none();
     PyObject *class = (PyObject *)Py_TYPE(value), *record = NULL;
     if (class == PyTuple_GetItem(encoding->classes, 0) || class == PyTuple_GetItem(encoding->classes, 1)) {
-        int leaf = 0;
-        record = tensor_record(value, encoding->table, &leaf);
+        Found found = {0};
+        record = tensor_record(value, encoding->table, &found);
         if (record) {
             encoding->tensors++;
             if (!is_ordinary_tensor(record)) encoding->ordinary = 0;
         }
-        if (record && leaf && encoding->leaves && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
+        if (record && found.leaf && encoding->leaves && PyList_Append(encoding->leaves, value) < 0) Py_CLEAR(record);
+        if (record && encoding->keep && found.numel && !encoding->keep(encoding, value, record, name, found.address, found.bytes))
+            Py_CLEAR(record);
     } else {
         record = plain_record(value);
     }
@@ -188,7 +197,7 @@ static PyObject *other_by_python(Encoding *encoding, PyObject *value, PyObject *
 static int read_encoding(const char *name, Encoding *encoding, PyObject *const *args, Py_ssize_t nargs)
 {
     if (!check_nargs(name, nargs, 5)) return 0;
-    *encoding = (Encoding){args[1], args[2], args[3], other_by_python, args[4], 0, 1};
+    *encoding = (Encoding){.classes = args[1], .table = args[2], .leaves = args[3], .other = other_by_python, .context = args[4], .ordinary = 1};
     if (PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 2 && PyList_Check(args[3])) return 1;
     PyErr_Format(PyExc_TypeError, "%s() takes two classes and a list", name);
     return 0;

@@ -4,14 +4,17 @@
 #define MSPROBE_SHARED_H
 
 #define SHARED_KERNELS "msprobe.numerics._kernels._shared"
-enum { SHARED_VERSION = 1 };
+enum { SHARED_VERSION = 2 };
 
 /* How the values of one side of a call become records. */
 typedef struct Encoding {
     PyObject *classes, *table; /* as describe_each takes them; borrowed */
     PyObject *leaves;          /* a list that gets the tensors that require grad, or NULL */
     PyObject *(*other)(struct Encoding *encoding, PyObject *value, PyObject *name); /* makes the records of all other kinds of values */
-    void *context;             /* for `other` */
+    void *context;             /* for `other` and `keep` */
+    /* Keeps the values of a tensor that has some, once its record is made; NULL: none are kept. `address`: where they lie side by side,
+       NULL where they do not. 0: an error is set. */
+    int (*keep)(struct Encoding *encoding, PyObject *tensor, PyObject *record, PyObject *name, const void *address, long long bytes);
     long tensors;              /* counts up */
     int ordinary;              /* becomes 0 where a record may hold NaN or an infinite number */
 } Encoding;

@@ -1,4 +1,4 @@
-/* The common case of recording, without Python: calls, their gradients, and modules, where everything is recorded and no values are kept.
+/* The common case of recording, without Python: calls, their gradients, and modules, where everything is recorded.
    What it does is what the classes in Python do, which serve every other case; a test holds the two against each other. */
 #include "csrc/pieces.h"
 
@@ -13,13 +13,14 @@
 #include "csrc/hooked_modules.h"
 
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes,"
-" side_class, api_call_class, backward_of, contain, declined, anchor_class, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
+" side_class, api_call_class, backward_of, contain, declined, anchor_class, safe_file_name, dtypes_of_files, not_kept, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
 static PyObject *set_up(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject **kept[] = {&no_torch_function, &mode_depth, &graph_task, &sequence_number, &grad_enabled, &tensor_classes,
-                         &side_class, &api_call_class, &backward_of, &contain, &declines, &anchor_class};
+                         &side_class, &api_call_class, &backward_of, &contain, &declines, &anchor_class,
+                         &safe_file_name, &dtypes_of_files, &not_kept};
     enum { COUNT = sizeof kept / sizeof *kept };
     if (PyTuple_Size(args) != COUNT) return PyErr_Format(PyExc_TypeError, "set_up() takes %d arguments", (int)COUNT);
     for (int k = 0; k < COUNT; k++) {
@@ -60,7 +61,7 @@ static int find_others(void)
 static int exec_module(PyObject *module)
 {
     if (!find_others()) return -1;
-    if (!make_names() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
+    if (!make_names() || !keeping_init() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
     return api_calls_init(module) && module_calls_init(module) && hooked_modules_init() ? 0 : -1;
 }
 

@@ -1,4 +1,5 @@
-"""The common case of recording in C (`_hot.c`): everything is recorded, as statistics or checksums, and no values are kept.
+"""The common case of recording in C (`_hot.c`): everything is recorded, as statistics or checksums, with the values of all
+tensors or of none.
 
 Every other case, and an installation without a compiler, is served by the classes in Python, which say what the C does.
 """
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from msprobe.contain import let_through
+from msprobe.format import dtypes, layout
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_call import ApiCall, backward_of
 from msprobe.pytorch.dump.distributed.deferred import Deferred
 from msprobe.pytorch.dump.encoder import _CLASSES, Encoder, Side
 from msprobe.pytorch.dump.graph_walk import edges_of_all
+from msprobe.pytorch.dump.tensor_saver import TensorSaver
 from msprobe.recording.selection import Selection
 from msprobe.recording.stacks import Anchor
 from msprobe.writer import StepWriter
@@ -41,7 +44,7 @@ def is_common(step: StepRecord) -> bool:
     return (
         hot is not None
         and step.check is None
-        and step.saver is None
+        and (step.saver is None or (type(step.saver) is TensorSaver and step.save_all))
         and type(step.encoder) is Encoder
         and type(step.writer) is StepWriter
         and type(selection) is Selection
@@ -144,6 +147,12 @@ def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
         step.unrecorded.count += 1
 
 
+def _not_kept(encoder: Encoder, entry: str, role: str, name: str | int, error: Exception) -> None:
+    """Values that could not be kept, as `Encoder` tells of them."""
+    let_through(error)
+    encoder.not_kept(entry, role, str(name), error)
+
+
 try:
     from msprobe.pytorch.dump import _hot
 
@@ -160,6 +169,9 @@ try:
         _contain,
         DECLINED,
         Anchor,
+        layout.safe_file_name,
+        dtypes.SPELLING,
+        _not_kept,
     )
     hot = _hot
 except ImportError:  # no compiler when msprobe was installed

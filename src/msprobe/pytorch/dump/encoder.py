@@ -231,12 +231,16 @@ class Encoder:
             name = self._save(tensor, side, path)
         except Exception as error:
             let_through(error)
-            self._report(side.entry, f"{side.role} {'.'.join(path)}: values could not be kept: {error!r}")
+            self.not_kept(side.entry, side.role, ".".join(path), error)
         else:
             if name is not None:
                 record["data_name"] = name
                 if self._md5_last and "md5" in record:
                     record["md5"] = record.pop("md5")
+
+    def not_kept(self, entry: str, role: str, place: str, error: Exception) -> None:
+        """Tell of a tensor whose values could not be kept."""
+        self._report(entry, f"{role} {place}: values could not be kept: {error!r}")
 
     def _unusual(self, tensor: torch.Tensor, path: Path, side: Side) -> Record:
         described = self._described(tensor, side)

@@ -2,7 +2,7 @@
 #ifndef MSPROBE_ENTRIES_H
 #define MSPROBE_ENTRIES_H
 
-#include "pieces.h"
+#include "keeping.h"
 
 enum { READY = 24 }; /* step_writer._READY */
 
@@ -88,7 +88,7 @@ static int add_stack(PyObject *writer, PyObject *name, PyObject *stack)
 }
 
 /* --- records of one side of a call ---------------------------------------------------------------------------------------------------- */
-/* Values that are no plain tensor, number or text go to Python's encoder with a `Side`, made when the first of them comes. */
+/* Where the encoder has something that saves, the values of all tensors are kept. Values that are no plain tensor, number or text go to Python's encoder with a `Side`, made when the first of them comes. */
 typedef struct {
     Encoding encoding;
     PyObject *encoder, *entry, *role; /* borrowed */
@@ -100,7 +100,7 @@ static PyObject *record_by_encoder(Encoding *encoding, PyObject *value, PyObject
 {
     Records *records = (Records *)encoding->context;
     if (!records->side) {
-        PyObject *side = PyObject_CallFunctionObjArgs(side_class, records->entry, records->role, Py_False, NULL);
+        PyObject *side = PyObject_CallFunctionObjArgs(side_class, records->entry, records->role, encoding->keep ? Py_True : Py_False, NULL);
         if (side && records->encoding.leaves && PyObject_SetAttr(side, n_leaves, records->encoding.leaves) < 0) Py_CLEAR(side);
         if (!side) return NULL;
         records->side = side;
@@ -126,11 +126,19 @@ static PyObject *record_by_encoder(Encoding *encoding, PyObject *value, PyObject
     return record;
 }
 
+static int keep_by_saver(Encoding *encoding, PyObject *tensor, PyObject *record, PyObject *name, const void *address, long long bytes)
+{
+    const Records *records = (const Records *)encoding->context;
+    return keep_values(records->encoder, records->entry, records->role, tensor, record, name, address, bytes);
+}
+
 /* Everything is borrowed. `leaves`: a list, or NULL. */
 static void records_begin(Records *records, PyObject *encoder, PyObject *table, PyObject *entry, PyObject *role, PyObject *leaves)
 {
-    *records = (Records){{tensor_classes, table, leaves, record_by_encoder, NULL, 0, 1}, encoder, entry, role, NULL, 0};
+    *records = (Records){.encoder = encoder, .entry = entry, .role = role};
+    records->encoding = (Encoding){.classes = tensor_classes, .table = table, .leaves = leaves, .other = record_by_encoder, .ordinary = 1};
     records->encoding.context = records;
+    if (!is_attribute(encoder, n__save, Py_None)) records->encoding.keep = keep_by_saver;
 }
 
 /* The values that follow stand in another part of the entry. 0 with an error set. */

@@ -40,13 +40,4 @@ static PyObject *output_records(Records *records, PyObject *result)
     return list;
 }
 
-/* Whether object.name is this very object. */
-static int is_attribute(PyObject *object, PyObject *name, PyObject *wanted)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    Py_XDECREF(value);
-    if (!value) PyErr_Clear();
-    return value == wanted;
-}
-
 #endif

@@ -45,7 +45,19 @@ static PyObject *entry_class, *side_class, *api_call_class;
 static PyObject *backward_of;       /* api_call.backward_of */
 static PyObject *contain;           /* contain(step, entry, what, error): lets through what is the user's, tells of the rest */
 static PyObject *declines;          /* what is given where Python has to do it */
+static PyObject *safe_file_name;    /* layout.safe_file_name */
+static PyObject *dtypes_of_files;   /* by their names */
+static PyObject *not_kept;          /* not_kept(encoder, entry, role, name, error): as contain, of values that could not be kept */
 static const SharedKernels *kernels;
+
+/* Whether object.name is this very object. */
+static int is_attribute(PyObject *object, PyObject *name, PyObject *wanted)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    Py_XDECREF(value);
+    if (!value) PyErr_Clear();
+    return value == wanted;
+}
 
 /* Seconds, as time.perf_counter counts them from some moment. */
 static double now(void)
