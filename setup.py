@@ -49,9 +49,23 @@ setup(
         extension("msprobe.comparison.alignment._marks", "src/msprobe/comparison/alignment/_marks.c"),
         extension("msprobe.comparison.judging._verdicts", "src/msprobe/comparison/judging/_verdicts.c"),
         extension("msprobe.comparison.judging._weighing", "src/msprobe/comparison/judging/_weighing.c"),
-        extension("msprobe.format._tensor_files", "src/msprobe/format/_tensor_files.c", sorted(glob("src/msprobe/numerics/csrc/*"))),
+        extension(
+            "msprobe.format._tensor_files",
+            "src/msprobe/format/_tensor_files.c",
+            ["src/msprobe/format/csrc/tensor_file.h", "src/msprobe/numerics/csrc/crc32.h"],
+        ),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c", ["src/msprobe/recording/csrc/walk.h"]),
         extension("msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h"]),
+        extension(
+            "msprobe.writer._tensor_queue",
+            "src/msprobe/writer/_tensor_queue.c",
+            [
+                "src/msprobe/writer/csrc/tensor_jobs.h",
+                "src/msprobe/writer/csrc/ring.h",
+                "src/msprobe/format/csrc/tensor_file.h",
+                "src/msprobe/numerics/csrc/crc32.h",
+            ],
+        ),
         extension(
             "msprobe.pytorch.dump._hot",
             "src/msprobe/pytorch/dump/_hot.c",

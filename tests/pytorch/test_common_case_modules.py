@@ -393,7 +393,9 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     [
         ({}, False),
         ({"summary_mode": "md5"}, False),
-        ({"task": "tensor"}, True),
+        ({"task": "tensor"}, False),
+        ({"task": "tensor", "summary_mode": "md5"}, False),
+        ({"task": "tensor", "list": ["Linear"]}, True),
         ({"list": ["Linear"]}, True),
         ({"data_mode": ["input"]}, True),
         ({"async_dump": True}, True),

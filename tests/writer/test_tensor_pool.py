@@ -20,20 +20,34 @@ from hypothesis import strategies as st
 from msprobe.format import tensor_file, tensor_files
 from msprobe.format.tensor_files import Linking, Writing
 from msprobe.log import logger
-from msprobe.writer import TensorPool, tensor_pool
+from msprobe.writer import TensorPool, native_pool, tensor_pool
+from msprobe.writer.native_pool import NativePool
 from msprobe.writer.staging_ring import StagingRing
 
 _IN_C = tensor_files._in_c
 
 
-@pytest.fixture(params=["in C", "one by one"], autouse=True)
+@pytest.fixture(params=["threads in C", "files in C", "one by one"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How files are written and linked."""
     if request.param == "one by one":
         monkeypatch.setattr(tensor_files, "_in_c", None)
-    elif _IN_C is None:
+    elif _IN_C is None or native_pool._queue_type is None:
         pytest.skip("installed without a compiler")
     return str(request.param)
+
+
+@pytest.fixture
+def in_python(way: str) -> None:
+    """For tests of what is inside of the pool whose threads are Python's."""
+    if way == "threads in C":
+        pytest.skip("see test_native_pool.py")
+
+
+@pytest.fixture
+def pool_of(way: str) -> Callable[..., TensorPool]:
+    """Makes pools."""
+    return NativePool if way == "threads in C" else TensorPool
 
 
 def make_fail(monkeypatch: pytest.MonkeyPatch, why: Callable[[str, Writing | Linking], int]) -> None:
@@ -74,8 +88,8 @@ def inodes(directory: Path) -> set[int]:
     return {item.stat().st_ino for item in directory.iterdir()}
 
 
-def test_each_content_once_per_directory(tmp_path: Path) -> None:
-    pool = TensorPool()
+def test_each_content_once_per_directory(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of()
     for step in ("step0", "step1"):
         (tmp_path / step).mkdir()
         for number in range(60):
@@ -92,8 +106,8 @@ def test_each_content_once_per_directory(tmp_path: Path) -> None:
     assert not pool.problems
 
 
-def test_equal_bytes_of_another_dtype_or_shape_are_another_content(tmp_path: Path) -> None:
-    pool = TensorPool()
+def test_equal_bytes_of_another_dtype_or_shape_are_another_content(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of()
     kinds = [("int32", (2,)), ("float32", (2,)), ("float32", (1, 2)), ("uint8", (8,)), ("int64", ())]
     for number, (dtype, shape) in enumerate(kinds):
         pool.submit(str(tmp_path / f"{number}.pt"), dtype, shape, bytes(8))
@@ -104,8 +118,8 @@ def test_equal_bytes_of_another_dtype_or_shape_are_another_content(tmp_path: Pat
     assert len(inodes(tmp_path)) == 5
 
 
-def test_buffers_that_are_no_bytes(tmp_path: Path) -> None:
-    pool = TensorPool()
+def test_buffers_that_are_no_bytes(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of()
     values = torch.arange(6, dtype=torch.float32)
     pool.submit(str(tmp_path / "a.pt"), "float32", (2, 3), values.numpy())  # type: ignore[arg-type]
     pool.submit(str(tmp_path / "b.pt"), "float32", (2, 3), memoryview(values.numpy().reshape(2, 3)))
@@ -120,8 +134,8 @@ def test_buffers_that_are_no_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_the_same_name_again_holds_the_later_content(threads: int, tmp_path: Path) -> None:
-    pool = TensorPool(threads=threads)
+def test_the_same_name_again_holds_the_later_content(threads: int, tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of(threads=threads)
     for name, data in (("a", b"1"), ("b", b"1"), ("a", b"2"), ("c", b"1"), ("a", b"2"), ("b", b"2")):
         submit(pool, tmp_path / f"{name}.pt", data)
     pool.drain()
@@ -129,12 +143,12 @@ def test_the_same_name_again_holds_the_later_content(threads: int, tmp_path: Pat
     assert not pool.problems
 
 
-def test_files_of_an_earlier_run_are_replaced_one_by_one(tmp_path: Path) -> None:
-    old = TensorPool()
+def test_files_of_an_earlier_run_are_replaced_one_by_one(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    old = pool_of()
     for name in "abc":
         submit(old, tmp_path / f"{name}.pt", b"old")
     old.drain()
-    new = TensorPool()
+    new = pool_of()
     submit(new, tmp_path / "a.pt", b"new")
     submit(new, tmp_path / "b.pt", b"new")
     new.submit_saver(str(tmp_path / "c.pt"), lambda path: torch.save(torch.ones(2), path), 8)
@@ -146,6 +160,7 @@ def test_files_of_an_earlier_run_are_replaced_one_by_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
+@pytest.mark.usefixtures("in_python")
 def test_where_links_are_refused_the_content_is_written_again(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_fail(monkeypatch, lambda directory, operation: number if type(operation) is Linking else 0)
     pool = TensorPool()
@@ -156,6 +171,7 @@ def test_where_links_are_refused_the_content_is_written_again(number: int, tmp_p
     assert not pool.problems
 
 
+@pytest.mark.usefixtures("in_python")
 def test_a_full_inode_starts_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ext4 takes 65,000 names for one file; here five."""
 
@@ -175,13 +191,14 @@ def test_a_full_inode_starts_a_new_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert not pool.problems
 
 
-def test_a_missing_directory_is_made(tmp_path: Path) -> None:
-    pool = TensorPool()
+def test_a_missing_directory_is_made(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of()
     submit(pool, tmp_path / "x" / "y" / "a.pt", b"1")
     pool.drain()
     assert content(tmp_path / "x" / "y" / "a.pt") == b"1"
 
 
+@pytest.mark.usefixtures("in_python")
 def test_failures_are_counted_and_logged_once(tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pool = TensorPool()
     pool.submit(str(tmp_path / "bad.pt"), "quint8", (1,), b"1")
@@ -203,8 +220,8 @@ def test_failures_are_counted_and_logged_once(tmp_path: Path, warnings: list[str
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # torch's quantized tensors and typed storages
-def test_savers(tmp_path: Path, warnings: list[str]) -> None:
-    pool = TensorPool()
+def test_savers(tmp_path: Path, warnings: list[str], pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of()
     value = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
     pool.submit_saver(str(tmp_path / "good.pt"), lambda path: torch.save(value, path), 3)
 
@@ -251,6 +268,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[TensorPool, int], None]]:
         pool.drain()
 
 
+@pytest.mark.usefixtures("in_python")
 def test_memory_is_bounded(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
     """While max_bytes wait, more is written by who submits it: before submit() returns."""
     pool = TensorPool(max_bytes=100_000, threads=1)
@@ -265,9 +283,9 @@ def test_memory_is_bounded(tmp_path: Path, stuck: Callable[[TensorPool, int], No
     assert all(len(content(tmp_path / name)) == 30_000 for name in written)
 
 
-def test_a_saver_waits_for_room(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
+def test_a_saver_waits_for_room(tmp_path: Path, stuck: Callable[[TensorPool, int], None], pool_of: Callable[..., TensorPool]) -> None:
     """It may run the framework's code, which is no business of the thread that records."""
-    pool = TensorPool(max_bytes=1000, threads=1)
+    pool = pool_of(max_bytes=1000, threads=1)
     stuck(pool, 1000)
     thread = threading.Thread(target=pool.submit_saver, args=(str(tmp_path / "b"), lambda path: Path(path).touch(), 10))
     thread.start()
@@ -276,6 +294,7 @@ def test_a_saver_waits_for_room(tmp_path: Path, stuck: Callable[[TensorPool, int
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.usefixtures("in_python")
 def test_values_are_those_of_the_call(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
     """Whatever becomes of the memory afterwards: small and large, with room and without."""
     pool = TensorPool(max_bytes=1 << 20, threads=1)
@@ -295,6 +314,7 @@ def test_values_are_those_of_the_call(tmp_path: Path, stuck: Callable[[TensorPoo
     assert not pool.problems
 
 
+@pytest.mark.usefixtures("in_python")
 def test_what_has_an_owner_is_not_copied(tmp_path: Path, stuck: Callable[[TensorPool, int], None]) -> None:
     class Owner:
         pass
@@ -342,6 +362,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, when: st
         (1 << 20, TensorPool, "_noted"),
     ],
 )
+@pytest.mark.usefixtures("in_python")
 def test_an_interrupted_submit_loses_one_file_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_bytes: int, owner: Any, method: str, when: str
 ) -> None:
@@ -366,6 +387,7 @@ def test_an_interrupted_submit_loses_one_file_at_most(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("method", ["_do", "_take", "_carry_out", "_write"])
+@pytest.mark.usefixtures("in_python")
 def test_an_interrupted_drain_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, when: str) -> None:
     pool = TensorPool()
     pool._threads = pool._max_threads  # they never come
@@ -381,14 +403,15 @@ def test_an_interrupted_drain_is_made_up_for(tmp_path: Path, monkeypatch: pytest
     assert not pool.problems
 
 
-def test_one_tensor_larger_than_the_bound_passes(tmp_path: Path) -> None:
-    pool = TensorPool(max_bytes=10)
+def test_one_tensor_larger_than_the_bound_passes(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of(max_bytes=10)
     for index in range(3):
         submit(pool, tmp_path / f"{index}.pt", bytes(100))
     pool.drain()
     assert len(os.listdir(tmp_path)) == 3
 
 
+@pytest.mark.usefixtures("in_python")
 def test_threads_end_when_idle_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_pool, "_IDLE_SECONDS", 0.01)
     pool = TensorPool(threads=2)
@@ -400,6 +423,7 @@ def test_threads_end_when_idle_and_come_back(tmp_path: Path, monkeypatch: pytest
         until(lambda: pool._threads == 0)
 
 
+@pytest.mark.usefixtures("in_python")
 def test_close_ends_the_threads_and_a_late_tensor_is_still_written(tmp_path: Path) -> None:
     pool = TensorPool()
     submit(pool, tmp_path / "a.pt", b"1")
@@ -410,6 +434,7 @@ def test_close_ends_the_threads_and_a_late_tensor_is_still_written(tmp_path: Pat
     assert content(tmp_path / "late.pt") == b"1"
 
 
+@pytest.mark.usefixtures("in_python")
 def test_without_threads_the_caller_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -423,6 +448,7 @@ def test_without_threads_the_caller_writes(tmp_path: Path, monkeypatch: pytest.M
     assert len(inodes(tmp_path)) == 1
 
 
+@pytest.mark.usefixtures("in_python")
 def test_memory_of_earlier_directories_is_let_go(tmp_path: Path) -> None:
     pool = TensorPool()
     for step in range(10):
@@ -432,22 +458,22 @@ def test_memory_of_earlier_directories_is_let_go(tmp_path: Path) -> None:
     assert len(pool._directories) <= 2
 
 
-def test_a_dropped_pool_is_collected() -> None:
+def test_a_dropped_pool_is_collected(pool_of: Callable[..., TensorPool]) -> None:
     import gc
     import weakref
 
-    pool = weakref.ref(TensorPool())
+    pool = weakref.ref(pool_of())
     gc.collect()
     assert pool() is None
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4)), max_size=60), st.integers(1, 4))
-def test_any_load(tmp_path: Path, files: list[tuple[int, int]], threads: int) -> None:
+def test_any_load(tmp_path: Path, pool_of: Callable[..., TensorPool], files: list[tuple[int, int]], threads: int) -> None:
     """Names in any order, some again, on any number of threads: each name has its last content, each content one file at most."""
     for name in os.listdir(tmp_path):
         os.unlink(tmp_path / name)
-    pool = TensorPool(max_bytes=5000, threads=threads)
+    pool = pool_of(max_bytes=5000, threads=threads)
     expected = {}
     for name, value in files:
         expected[name] = b"%d" % value * 700

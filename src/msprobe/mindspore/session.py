@@ -31,7 +31,7 @@ from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.session import BaseSession, check_rank_id
 from msprobe.recording.stacks import StackCache
-from msprobe.writer import TensorPool
+from msprobe.writer import new_pool
 
 
 class Session(BaseSession):
@@ -55,7 +55,7 @@ class Session(BaseSession):
         """Level L2: MindSpore knows what to dump."""
         self._kernels: Written | None = None
         saves = config.task == "tensor" or bool(config.section.tensor_list)
-        self.pool = TensorPool() if saves and config.level != "L2" else None
+        self.pool = new_pool() if saves and config.level != "L2" else None
         if config.async_dump:
             logger.warning('"async_dump" changes nothing with MindSpore: each value is read when it is made, and the device is waited for')
         if config.level == "debug":

@@ -38,7 +38,7 @@ from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.session import BaseSession, check_rank_id, contained
 from msprobe.recording.stacks import StackCache
-from msprobe.writer import TensorPool
+from msprobe.writer import TensorPool, new_pool
 
 __all__ = ["Model", "Session", "contained"]
 
@@ -92,7 +92,7 @@ class Session(BaseSession):
         self.root = os.path.abspath(os.path.join(self._directory, config.dump_path))
         saves = config.records and (config.task == "tensor" or bool(config.section.tensor_list))
         if saves and self.pool is None:
-            self.pool = TensorPool()
+            self.pool = new_pool()
         self.saves = saves
         self.config = config
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any
@@ -59,3 +60,8 @@ class Job:
     @property
     def path(self) -> str:
         return os.path.join(self.directory.path, self.name)
+
+
+def same_content_failed() -> OSError:
+    """Why there is no link: there is nothing to link to."""
+    return OSError(errno.EIO, "the file with the same content could not be written")

@@ -21,7 +21,7 @@ from msprobe.format.tensor_files import Linking, Writing
 from msprobe.log import logger
 from msprobe.writer.flusher import at_end, block_signals
 from msprobe.writer.staging_ring import StagingRing
-from msprobe.writer.tensor_jobs import Directory, Job, Key, Known, Saver
+from msprobe.writer.tensor_jobs import Directory, Job, Key, Known, Saver, same_content_failed
 
 _NO_MORE_LINKS = {errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.ENOENT, errno.EACCES}
 # Directories whose contents are remembered: a step's own, and the one before while its last files come in.
@@ -40,9 +40,7 @@ _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
 
 
 class TensorPool:
-    """See the module. `problems` counts what could not be written, by reason; `files` and `bytes_written` what was.
-
-    Hard links take no bytes. While `max_bytes` are waiting, who submits more writes it himself: that takes no memory, and is no slower
+    """See the module. While `max_bytes` are waiting, who submits more writes it himself: that takes no memory, and is no slower
     than waiting. In a forked child the pool does nothing.
 
     Args:
@@ -51,9 +49,9 @@ class TensorPool:
     """
 
     def __init__(self, max_bytes: int = 64 << 20, threads: int | None = None) -> None:
-        self.problems: Counter[str] = Counter()
-        self.files = 0
-        self.bytes_written = 0
+        self._problems: Counter[str] = Counter()
+        self._files = 0
+        self._bytes_written = 0
         self._max_bytes = max_bytes
         self._max_threads = (2 if _processors() > 2 else 1) if threads is None else threads
         self._lock = threading.Lock()
@@ -71,6 +69,21 @@ class TensorPool:
         self._warned = False
         self._inert = False
         _pools.add(self)
+
+    @property
+    def files(self) -> int:
+        """So many files and links there are."""
+        return self._files
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of files; hard links take none."""
+        return self._bytes_written
+
+    @property
+    def problems(self) -> Counter[str]:
+        """What could not be written, by reason."""
+        return self._problems
 
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer, owner: Any = None) -> None:
         """Have a `.pt` written (tensor_file.write).
@@ -180,8 +193,8 @@ class TensorPool:
             self._failed(os.path.join(directory.path, writing.name), problem)
             return
         with self._lock:
-            self.files += 1
-            self.bytes_written += writing.size
+            self._files += 1
+            self._bytes_written += writing.size
             directory.contents.setdefault(key, Known(writing.name))
         directory.submitted.add(key)
 
@@ -228,7 +241,7 @@ class TensorPool:
         except RuntimeError:  # no more threads allowed, or the interpreter is ending
             self._threads -= 1
             return False
-        at_end(self, TensorPool.drain)
+        at_end(self, type(self).drain)
         return True
 
     def _loop(self) -> None:
@@ -298,8 +311,8 @@ class TensorPool:
             raise
         size = os.stat(path).st_size
         with self._lock:
-            self.files += 1
-            self.bytes_written += size
+            self._files += 1
+            self._bytes_written += size
 
     def _write(self, batch: list[Job]) -> None:
         directory = batch[0].directory
@@ -326,16 +339,16 @@ class TensorPool:
                     continue
                 doing.append(job)
         for job in orphans:
-            self._failed(job.path, _same_content_failed())
+            self._failed(job.path, same_content_failed())
         problems = self._carry_out(directory, operations)
         settled: list[tuple[Known, Job]] = []
         with self._lock:
             for job, operation, problem in zip(doing, operations, problems, strict=True):
                 known = job.known
                 if problem is None:
-                    self.files += 1
+                    self._files += 1
                 if problem is None and job.is_first and known is not None:
-                    self.bytes_written += operation.size if type(operation) is Writing else 0
+                    self._bytes_written += operation.size if type(operation) is Writing else 0
                     if known.waiting:
                         settled.append((known, job))
                     else:
@@ -359,7 +372,7 @@ class TensorPool:
             links = [Linking(name, job.name) for name in names]
             problems = self._carry_out(job.directory, links)
             with self._lock:
-                self.files += problems.count(None)
+                self._files += problems.count(None)
             for link, problem in zip(links, problems, strict=True):
                 if problem is not None:
                     self._not_linked(job, link, problem)
@@ -369,12 +382,12 @@ class TensorPool:
         directory, known = job.directory, job.known
         path = os.path.join(directory.path, link.name)
         if known is None or job.key is None or directory.contents.get(job.key) is not known or not isinstance(link, Linking):
-            self._failed(path, _same_content_failed())
+            self._failed(path, same_content_failed())
         elif problem.errno not in _NO_MORE_LINKS:
             self._failed(path, problem)
         elif known.name not in (None, link.original) and self._carry_out(directory, [Linking(link.name, known.name)]) == [None]:
             with self._lock:  # there has been a new file meanwhile
-                self.files += 1
+                self._files += 1
         else:
             try:
                 self._copy(os.path.join(directory.path, link.original), path)
@@ -394,7 +407,7 @@ class TensorPool:
             names, job.known.waiting = job.known.waiting, []
         self._failed(job.path, problem)
         for name in names:
-            self._failed(os.path.join(job.directory.path, name), _same_content_failed())
+            self._failed(os.path.join(job.directory.path, name), same_content_failed())
 
     def _carry_out(self, directory: Directory, operations: Sequence[Writing | Linking]) -> list[OSError | None]:
         try:
@@ -411,20 +424,16 @@ class TensorPool:
         shutil.copyfile(original, unfinished)
         os.replace(unfinished, path)
         with self._lock:
-            self.files += 1
-            self.bytes_written += os.stat(path).st_size
+            self._files += 1
+            self._bytes_written += os.stat(path).st_size
 
     def _failed(self, path: str, failure: Exception) -> None:
         reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
         with self._lock:
-            self.problems[reason] += 1
+            self._problems[reason] += 1
             warn, self._warned = not self._warned, True
         if warn:
             logger.warning("%s cannot be written (%s); the run goes on, further tensor files that fail are only counted", path, reason)
-
-
-def _same_content_failed() -> OSError:
-    return OSError(errno.EIO, "the file with the same content could not be written")
 
 
 def _processors() -> int:

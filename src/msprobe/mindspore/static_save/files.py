@@ -15,7 +15,7 @@ from msprobe.log import logger
 from msprobe.mindspore.dump.tensor_files import keep_array
 from msprobe.mindspore.dump.values import Array
 from msprobe.mindspore.process import current_rank
-from msprobe.writer import TensorPool
+from msprobe.writer import TensorPool, new_pool
 
 _MOST_TOLD = 20
 
@@ -47,7 +47,7 @@ class SavedFiles:
                 return  # a forked child
             with self._lock:
                 if self._pool is None:
-                    self._pool = TensorPool()
+                    self._pool = new_pool()
                 place = self._place(directory, self.step)
                 number = self._number(place, name)
             path = os.path.join(place, layout.safe_file_name(f"{name}_{dtype}_{number}.npy"))

@@ -12,6 +12,7 @@ from msprobe.format import dtypes, layout
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Path, Side
 from msprobe.writer import TensorPool
+from msprobe.writer.native_pool import NativePool
 
 _LARGE = 1 << 30
 """Bytes from which a tensor whose elements share memory is not written out in full."""
@@ -51,8 +52,10 @@ class TensorSaver:
     """
 
     def __init__(self, directory: str, pool: TensorPool) -> None:
-        self._directory = directory
+        self.directory = directory
         self._pool = pool
+        self.queue = pool.queue if isinstance(pool, NativePool) else None
+        """Takes memory without Python; see `common_case`."""
         self.files = 0
 
     def __call__(self, tensor: torch.Tensor, side: Side, path: Path) -> str | None:
@@ -67,7 +70,7 @@ class TensorSaver:
 
     def write(self, tensor: torch.Tensor, name: str) -> None:
         """Save one tensor of any layout in the file `name`; waits for its device."""
-        target = f"{self._directory}/{name}"
+        target = f"{self.directory}/{name}"
         dtype = _dtype_name(tensor.dtype)
         size = tensor.numel() * tensor.element_size()
         if size > _LARGE and size > 4 * _stored_bytes(tensor):

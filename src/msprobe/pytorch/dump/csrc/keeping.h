@@ -4,7 +4,7 @@
 
 #include "pieces.h"
 
-#define EACH_KEEPING_NAME(X) X(_save) X(_md5_last) X(_directory) X(_pool) X(files) X(submit) X(write) X(data_name) X(md5) X(dtype) X(shape)
+#define EACH_KEEPING_NAME(X) X(_save) X(_md5_last) X(directory) X(queue) X(files) X(submit) X(write) X(data_name) X(md5) X(dtype) X(shape)
 EACH_KEEPING_NAME(DECLARE_NAME)
 
 enum { LONGEST_FILE_NAME = 255, BEFORE_DTYPE = 6 /* "torch." */, READ_ONLY = 0x100 /* PyBUF_READ */ };
@@ -49,33 +49,32 @@ static PyObject *dtype_of_file(PyObject *record)
     return dtype;
 }
 
-/* TensorPool.submit with elements that lie side by side; 0 with an error set. */
-static int submit_values(PyObject *saver, PyObject *file, PyObject *record, PyObject *dtype, const void *address, long long bytes)
+/* Elements that lie side by side, to a NativePool's queue: its True, its False where a file of that name was submitted before. */
+static PyObject *submit_values(PyObject *saver, PyObject *queue, PyObject *file, PyObject *record, PyObject *dtype, const void *address,
+                               long long bytes)
 {
-    PyObject *directory = PyObject_GetAttr(saver, n__directory), *pool = PyObject_GetAttr(saver, n__pool);
-    PyObject *shape = PyList_AsTuple(PyDict_GetItem(record, n_shape)), *path = NULL, *view = NULL, *done = NULL;
-    if (directory && pool && shape) path = PyUnicode_FromFormat("%U/%U", directory, file);
-    if (path) view = PyMemoryView_FromMemory((char *)address, (Py_ssize_t)bytes, READ_ONLY);
-    if (view) done = PyObject_CallMethodObjArgs(pool, n_submit, path, dtype, shape, view, NULL);
-    int ok = done && add_to(saver, n_files, 1);
+    PyObject *directory = PyObject_GetAttr(saver, n_directory), *shape = PyList_AsTuple(PyDict_GetItem(record, n_shape));
+    PyObject *place = PyLong_FromVoidPtr((void *)address), *size = PyLong_FromLongLong(bytes), *done = NULL;
+    if (directory && shape && place && size)
+        done = PyObject_CallMethodObjArgs(queue, n_submit, directory, file, dtype, shape, place, size, Py_None, NULL);
     Py_XDECREF(directory);
-    Py_XDECREF(pool);
     Py_XDECREF(shape);
-    Py_XDECREF(path);
-    Py_XDECREF(view);
-    Py_XDECREF(done);
-    return ok;
+    Py_XDECREF(place);
+    Py_XDECREF(size);
+    return done;
 }
 
 static int save_values(PyObject *saver, PyObject *tensor, PyObject *file, PyObject *record, const void *address, long long bytes)
 {
-    PyObject *dtype = address ? dtype_of_file(record) : NULL, *done;
-    if (dtype) {
-        int ok = submit_values(saver, file, record, dtype, address, bytes);
-        Py_DECREF(dtype);
-        return ok;
-    }
+    PyObject *queue = address ? PyObject_GetAttr(saver, n_queue) : NULL, *done = NULL;
+    PyObject *dtype = queue && queue != Py_None ? dtype_of_file(record) : NULL;
+    if (dtype) done = submit_values(saver, queue, file, record, dtype, address, bytes);
+    Py_XDECREF(queue);
+    Py_XDECREF(dtype);
     if (PyErr_Occurred()) return 0;
+    int submitted = done == Py_True;
+    Py_XDECREF(done);
+    if (submitted) return add_to(saver, n_files, 1);
     done = PyObject_CallMethodObjArgs(saver, n_write, tensor, file, NULL);
     Py_XDECREF(done);
     return done != NULL;

@@ -1,0 +1,123 @@
+/* One tensor file written, or another name given to one; no Python in here but its sizes. Define _GNU_SOURCE and include Python.h before. */
+#ifndef MSPROBE_TENSOR_FILE_H
+#define MSPROBE_TENSOR_FILE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "../../numerics/csrc/crc32.h"
+
+/* Files from this size on are written under another name first; smaller ones by one system call, which nothing tears. */
+#define CAREFUL_FROM (1 << 16)
+/* Data beyond this goes to the file in pieces, each checksummed just before, so that memory is read once. */
+#define PIECE (1 << 19)
+
+typedef struct {
+    const char *name, *original; /* original: what is linked; NULL for a file that is written */
+    const char *head, *data, *tail;
+    Py_ssize_t n_head, n_data, n_tail, head_crc, tail_crc;
+    int has_crc; /* `crc` is that of the data; else it is taken on the way */
+    uint32_t crc;
+    int error;
+} Operation;
+
+/* All the parts, from the given place in the file on; -1 and errno. */
+static int write_all(int file, struct iovec *parts, int count, off_t at)
+{
+    for (;;) {
+        for (; count && parts->iov_len == 0; parts++) count--;
+        if (!count) return 0;
+        ssize_t done = pwritev(file, parts, count, at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done == 0) errno = EIO;
+        if (done <= 0) return -1;
+        at += done;
+        for (int k = 0; k < count; k++) {
+            size_t part = (size_t)done < parts[k].iov_len ? (size_t)done : parts[k].iov_len;
+            parts[k].iov_base = (char *)parts[k].iov_base + part;
+            parts[k].iov_len -= part;
+            done -= (ssize_t)part;
+        }
+    }
+}
+
+static void put_crc(char *where, uint32_t crc)
+{
+    for (int k = 0; k < 4; k++) where[k] = (char)(crc >> 8 * k);
+}
+
+static int write_content(int file, const Operation *op, char *head, char *tail)
+{
+    uint32_t state = 0xFFFFFFFFu;
+    const unsigned char *data = (const unsigned char *)op->data;
+    int in_pieces = op->n_data > PIECE;
+    for (Py_ssize_t at = 0; at < op->n_data; at += PIECE) {
+        Py_ssize_t n = op->n_data - at < PIECE ? op->n_data - at : PIECE;
+        if (!op->has_crc) state = crc_path.update(state, data + at, n);
+        struct iovec piece = {(void *)(data + at), (size_t)n};
+        if (in_pieces && write_all(file, &piece, 1, (off_t)(op->n_head + at)) < 0) return -1;
+    }
+    put_crc(head + op->head_crc, op->has_crc ? op->crc : ~state);
+    put_crc(tail + op->tail_crc, op->has_crc ? op->crc : ~state);
+    struct iovec parts[3] = {{head, (size_t)op->n_head}, {(void *)data, (size_t)op->n_data}, {tail, (size_t)op->n_tail}};
+    if (!in_pieces) return write_all(file, parts, 3, 0);
+    if (write_all(file, parts + 2, 1, (off_t)(op->n_head + op->n_data)) < 0) return -1;
+    return write_all(file, parts, 1, 0);
+}
+
+static int open_new(int directory, const char *name)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file = openat(directory, name, flags, 0666);
+    if (file >= 0 || errno != EEXIST) return file;
+    /* Not overwritten: other names may be links to it. */
+    return unlinkat(directory, name, 0) < 0 ? -1 : openat(directory, name, flags, 0666);
+}
+
+/* What a file is called while it is being written. */
+static void hidden_name(char *out, size_t room, const char *name)
+{
+    uint32_t crc = ~crc_portable(0xFFFFFFFFu, (const unsigned char *)name, (int64_t)strlen(name));
+    snprintf(out, room, ".%08x.next", (unsigned)crc);
+}
+
+static int write_file(int directory, const Operation *op)
+{
+    char hidden[32];
+    const char *target = op->name;
+    char *around = malloc((size_t)(op->n_head + op->n_tail));
+    if (!around) return ENOMEM;
+    memcpy(around, op->head, (size_t)op->n_head);
+    memcpy(around + op->n_head, op->tail, (size_t)op->n_tail);
+    if (op->n_head + op->n_data + op->n_tail >= CAREFUL_FROM) {
+        hidden_name(hidden, sizeof hidden, op->name);
+        target = hidden;
+    }
+    int error = 0, file = open_new(directory, target);
+    if (file < 0) {
+        error = errno;
+    } else {
+        if (write_content(file, op, around, around + op->n_head) < 0) error = errno;
+        if (close(file) < 0 && !error && errno != EINTR) error = errno;
+        if (!error && target != op->name && renameat(directory, target, directory, op->name) < 0) error = errno;
+        if (error) unlinkat(directory, target, 0);
+    }
+    free(around);
+    return error;
+}
+
+static int link_file(int directory, const Operation *op)
+{
+    if (linkat(directory, op->original, directory, op->name, 0) == 0) return 0;
+    if (errno != EEXIST) return errno;
+    if (strcmp(op->original, op->name) == 0) return 0;
+    if (unlinkat(directory, op->name, 0) < 0 || linkat(directory, op->original, directory, op->name, 0) < 0) return errno;
+    return 0;
+}
+
+#endif
