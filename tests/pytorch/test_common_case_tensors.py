@@ -11,7 +11,8 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def both_ways(program: Program, directory: Path, monkeypatch: pytest.MonkeyPatch
         lines = [re.sub(r"\+[\d.]+ m?s", "", line[26:]) for line in capfd.readouterr().err.splitlines() if "[step " in line]
         for name in [name for name in files if name.endswith("meta.json")]:
             meta = {key: value for key, value in json.loads(files[name]).items() if key not in TIMES}
-            files[name] = json.dumps(meta).encode()
+            files[name] = json.dumps(meta, sort_keys=True).encode()  # the flush thread may put some first
         root = directory / ("python" if hot is None else "c")
         shutil.move(place, root)
         ways.append(Way(root / "dump", {**files, "closing lines": "\n".join(lines).encode()}, common, by_python))
@@ -281,7 +282,7 @@ def values_of_every_layout(debugger: PrecisionDebugger) -> None:
             holder.probe.result = (value, None, {"a": [value]})
             holder.probe(value, Pair(value, 1), key=value, more=Data([value]))
             with contextlib.suppress(Exception):  # it is recorded before the function finds out what it was given
-                F.dropout(value, p=0.0, training=[value], inplace=value)
+                F.dropout(value, p=0.0, training=[value], inplace=value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", ["statistics", "md5"])
@@ -358,6 +359,27 @@ def test_small_numbers_beside_nothing_are_spelled_alike(tmp_path: Path, monkeypa
     alike(program, tmp_path, monkeypatch, capfd)
 
 
+class Unreadable(str):
+    """Text of a class of the user's that cannot be asked."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise ValueError("mine")
+
+
+def test_keys_that_cannot_be_read_are_told_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    """It is the values that are not kept: the call is recorded."""
+
+    def program(debugger: PrecisionDebugger) -> None:
+        holder = Holder()
+        with recording(debugger, holder):
+            holder.probe(torch.ones(1), **{Unreadable("key"): torch.ones(1)})
+
+    way = alike(program, tmp_path, monkeypatch, capfd, level="L0")
+    assert "kwargs key: values could not be kept: ValueError('mine')" in way.step().errors
+
+
 def test_names_of_exactly_the_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     longest = 255 - len("Module.probe.Probe.forward.0.kwargs..pt")
 
@@ -423,6 +445,16 @@ def test_what_is_freed_or_takes_the_same_memory_right_after(tmp_path: Path, monk
 
 
 # --- who keeps them -------------------------------------------------------------------------------------------------------------------
+def noting(reached: list[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which says that it was reached."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        reached.append(name)
+        return original(*args, **kwargs)
+
+    return function
+
+
 @pytest.mark.parametrize("mode", ["statistics", "md5"])
 def test_python_is_asked_for_nothing(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else this file compares Python with itself."""
@@ -433,8 +465,7 @@ def test_python_is_asked_for_nothing(mode: str, tmp_path: Path, monkeypatch: pyt
         *((ModuleRecorder, name) for name in ("module_before", "module_after")),
         (Recorder, "api"),
     ):
-        original = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *args, name=name, original=original, **_: (reached.append(name), original(*args, **_))[1])
+        monkeypatch.setattr(owner, name, noting(reached, name, getattr(owner, name)))
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     debugger = configured(tmp_path, level="mix", risk_level="ALL", task="tensor", summary_mode=mode)
     debugger.start(model)
@@ -562,10 +593,29 @@ class Pool:
         self.pool.submit_saver(path, *rest)
 
 
+class Queue:
+    """The same of a pool's queue, to which C goes by itself."""
+
+    def __init__(self, queue: Any, before: Callable[[str], Any]) -> None:
+        self.queue = queue
+        self.before = before
+
+    def submit(self, directory: str, name: str, *rest: Any) -> Any:
+        self.before(name.removesuffix(".pt"))
+        return self.queue.submit(directory, name, *rest)
+
+
 def submitting(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], Any]) -> None:
     """Has something done before a tensor goes to the pool."""
     made = TensorSaver.__init__
-    monkeypatch.setattr(TensorSaver, "__init__", lambda saver, directory, pool: made(saver, directory, Pool(pool, before)))
+
+    def make(saver: TensorSaver, directory: str, pool: TensorPool) -> None:
+        made(saver, directory, pool)
+        saver._pool = cast(TensorPool, Pool(pool, before))
+        if saver.queue is not None:
+            saver.queue = Queue(saver.queue, before)
+
+    monkeypatch.setattr(TensorSaver, "__init__", make)
 
 
 @pytest.mark.parametrize("mode", ["statistics", "md5"])
@@ -594,17 +644,13 @@ def test_every_kind_of_error_is_told_alike(tmp_path: Path, monkeypatch: pytest.M
             return "odd\nin two lines"
 
     errors = [MemoryError(), Odd(), KeyError("ä"), RuntimeError("no", 1), AttributeError("submit"), TypeError(), StopIteration(3)]
-    count = 0
 
     def fail(name: str) -> None:
-        nonlocal count
-        count += 1
-        if count % 3:
-            raise errors[count % len(errors)] from ValueError("the cause")
+        number = crc32(name.encode("utf-8", "surrogatepass"))
+        if number % 3:
+            raise errors[number % len(errors)] from ValueError("the cause")
 
     def program(debugger: PrecisionDebugger) -> None:
-        nonlocal count
-        count = 0
         whatever_comes(debugger)
         values_of_every_layout(debugger)
 
@@ -627,7 +673,7 @@ def test_an_expanded_tensor_that_is_too_large_is_told_alike(tmp_path: Path, monk
 
 def test_no_room_for_what_waits_is_written_at_once_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     for kind in (TensorPool, *TensorPool.__subclasses__()):
-        monkeypatch.setattr(kind.__init__, "__defaults__", (100, 1))
+        monkeypatch.setattr(vars(kind)["__init__"], "__defaults__", (100, 1))
     alike(whatever_comes, tmp_path, monkeypatch, capfd, **MD5)
 
 

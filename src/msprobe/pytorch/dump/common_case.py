@@ -150,7 +150,7 @@ def _contain(step: StepRecord, entry: str, what: str, error: Exception) -> None:
 def _not_kept(encoder: Encoder, entry: str, role: str, name: str | int, error: Exception) -> None:
     """Values that could not be kept, as `Encoder` tells of them."""
     let_through(error)
-    encoder.not_kept(entry, role, str(name), error)
+    encoder.not_kept(entry, role, str.__str__(name) if isinstance(name, str) else str(name), error)
 
 
 try:

@@ -138,7 +138,9 @@ static void records_begin(Records *records, PyObject *encoder, PyObject *table, 
     *records = (Records){.encoder = encoder, .entry = entry, .role = role};
     records->encoding = (Encoding){.classes = tensor_classes, .table = table, .leaves = leaves, .other = record_by_encoder, .ordinary = 1};
     records->encoding.context = records;
-    if (!is_attribute(encoder, n__save, Py_None)) records->encoding.keep = keep_by_saver;
+    if (is_attribute(encoder, n__save, Py_None)) return;
+    records->encoding.keep = keep_by_saver;
+    records->encoding.ordinary = 0; /* as in Python, where the values of each tensor are looked at one by one */
 }
 
 /* The values that follow stand in another part of the entry. 0 with an error set. */
