@@ -1,6 +1,6 @@
 """What recording adds to a training step, ours and the reference tool's, in alternation.
 
-usage: python bench_step.py [--sizes s,m,l] [--modes L0,L1,mix,tensor] [--rounds 3]
+usage: python bench_step.py [--sizes s,m,l] [--modes L0,L1,mix,tensor] [--rounds 3] [--drop]
 
 The reference is measured when MSPROBE_REFERENCE_PYTHON names an interpreter that has it. In each round every tool runs a plain step and
 then one of each mode, each in a process of its own (step_cost.py); added = with - without in the same round; the median over the rounds
@@ -30,7 +30,7 @@ MODES = {
 STEPS = {"s": 30, "m": 15, "l": 8}
 
 
-def measure(tool: Tool, task: str, level: str, summary: str, size: str, steps: int, root: str) -> dict[str, float]:
+def measure(tool: Tool, task: str, level: str, summary: str, size: str, steps: int, root: str, drop: bool = False) -> dict[str, float]:
     """Run the workload once; gives the numbers of its RES line.
 
     Its dump stays under `root` until all is measured: ext4 looks long for a place for a new file where many were deleted lately, and
@@ -41,7 +41,7 @@ def measure(tool: Tool, task: str, level: str, summary: str, size: str, steps: i
     """
     directory = tempfile.mkdtemp(dir=root)
     command = [tool.python, str(HERE / "step_cost.py"), task, level, summary, size, str(steps)]
-    environment = tool.environment({"DUMP_DIR": directory, "KEEP_DUMP": "1"})
+    environment = tool.environment({"DUMP_DIR": directory, "KEEP_DUMP": "1", **({"DROP_STEPS": "1"} if drop else {})})
     done = subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("RES ")), None)
     if done.returncode or line is None:
@@ -50,7 +50,7 @@ def measure(tool: Tool, task: str, level: str, summary: str, size: str, steps: i
     return {key: float(value) for key, value in zip(words[::2], words[1::2], strict=True)}
 
 
-def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None, root: str) -> list[dict[str, Any]]:
+def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None, root: str, drop: bool) -> list[dict[str, Any]]:
     """Measure; one row for each size and mode, printed when it is complete."""
     measured = tools()
     rows = []
@@ -65,10 +65,10 @@ def run(sizes: list[str], modes: list[str], rounds: int, steps: int | None, root
         for _ in range(rounds):
             for tool in measured:
                 loads.append(machine()["load"][0])
-                without = measure(tool, "none", "L0", "statistics", size, steps or STEPS[size], root)["median_ms"]
+                without = measure(tool, "none", "L0", "statistics", size, steps or STEPS[size], root, drop)["median_ms"]
                 plain[tool.name].append(without)
                 for mode in modes:
-                    numbers = measure(tool, *MODES[mode], size, steps or STEPS[size], root)
+                    numbers = measure(tool, *MODES[mode], size, steps or STEPS[size], root, drop)
                     added[mode, tool.name].append(numbers["median_ms"] - without)
                     fastest[mode, tool.name] = min(numbers["median_ms"], fastest.get((mode, tool.name), float("inf")))
                     output[mode, tool.name] = numbers
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="steps in each process; 30, 15 and 8 for s, m and l when not given")
     parser.add_argument("--directory", help="where the dumps go meanwhile; the system's temporary directory when not given")
+    parser.add_argument("--drop", action="store_true", help="remove what a step wrote before the next one begins (step_cost.py says why)")
     arguments = parser.parse_args()
     sizes, modes = arguments.sizes.split(","), arguments.modes.split(",")
     if not set(sizes) <= STEPS.keys() or not set(modes) <= MODES.keys():
@@ -108,9 +109,9 @@ def main() -> None:
     before = machine()
     print(said_load())
     with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
-        rows = run(sizes, modes, arguments.rounds, arguments.steps, root)
+        rows = run(sizes, modes, arguments.rounds, arguments.steps, root, arguments.drop)
     print(said_load())
-    content = {"machine": before, "after": machine(), "torch": {tool.name: torch_version(tool) for tool in tools()}, "rows": rows}
+    content = {"machine": before, "after": machine(), "torch": {tool.name: torch_version(tool) for tool in tools()}, "dropped": arguments.drop, "rows": rows}
     print(f"saved as {save('step', content)}")
 
 

@@ -5,6 +5,9 @@ usage: python step_cost.py {none|statistics|tensor} {L0|L1|mix} {statistics|md5|
 Runs under whichever `msprobe` the interpreter has, so the same file measures this project and the reference tool,
 each from its own virtual environment. Prints one line:
 RES <arguments> median_ms <x> first_ms <y> bytes_per_step <n> files_per_step <k> rss_step20_mb <m> rss_last_mb <m>
+
+With DROP_STEPS in the environment, what a step wrote is removed before the next begins, outside of the time measured: files then take
+memory that the system has already, and what is measured is less a matter of how fast a virtual machine is given more.
 """
 
 import json
@@ -59,6 +62,22 @@ if task != "none":
 
     debugger = PrecisionDebugger(config_path=path)
 
+size_bytes = files = 0
+
+
+def size_up():
+    """Count what lies in the dump."""
+    global size_bytes, files
+    seen = set()
+    for root, _, names in os.walk(out):
+        for name in names:
+            st = os.stat(os.path.join(root, name))
+            files += 1
+            if st.st_ino not in seen:  # a hard-linked file takes its space once
+                seen.add(st.st_ino)
+                size_bytes += st.st_size
+
+
 model = Model(size)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 times = []
@@ -73,20 +92,15 @@ for number in range(1, steps + 1):
         debugger.stop()
         debugger.step()
     times.append(time.perf_counter() - began)
+    if out and "DROP_STEPS" in os.environ:
+        size_up()
+        shutil.rmtree(os.path.join(out, "dump"))
     if number == 20:
         rss_step20 = resident_mb()
 rss_last = resident_mb()
 
-size_bytes = files = 0
 if out:
-    seen = set()
-    for root, _, names in os.walk(out):
-        for name in names:
-            st = os.stat(os.path.join(root, name))
-            files += 1
-            if st.st_ino not in seen:  # a hard-linked file takes its space once
-                seen.add(st.st_ino)
-                size_bytes += st.st_size
+    size_up()
     if "KEEP_DUMP" not in os.environ:
         shutil.rmtree(out)
 print(

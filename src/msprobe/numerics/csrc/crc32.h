@@ -82,12 +82,12 @@ static uint32_t crc_portable(uint32_t state, const unsigned char *p, int64_t n)
 /* A register holds 128 bits of the message, the first bit the highest power. Moved on by D bits it is
    (first half) x^(D + 64) + (second half) x^D, and the product of two reflected 64-bit polynomials appears one bit short of its place:
    the factors are therefore x^(D + 63) and x^(D - 1), reduced by P and at the upper end of 64 bits. */
-enum { FOLD_128, FOLD_256, FOLD_384, FOLD_512, FOLD_2048, FOLD_COUNT };
+enum { FOLD_128, FOLD_256, FOLD_384, FOLD_512, FOLD_1024, FOLD_2048, FOLD_COUNT };
 static uint64_t crc_fold[FOLD_COUNT][2];
 
 static void crc_clmul_init(void)
 {
-    static const int distance[FOLD_COUNT] = {128, 256, 384, 512, 2048};
+    static const int distance[FOLD_COUNT] = {128, 256, 384, 512, 1024, 2048};
     for (int k = 0; k < FOLD_COUNT; k++) {
         crc_fold[k][0] = (uint64_t)crc_power((uint64_t)distance[k] + 63) << 32;
         crc_fold[k][1] = (uint64_t)crc_power((uint64_t)distance[k] - 1) << 32;
@@ -95,6 +95,7 @@ static void crc_clmul_init(void)
 }
 
 #define TARGET_CLMUL __attribute__((target("pclmul,sse4.1")))
+#define TARGET_CLMUL256 __attribute__((target("vpclmulqdq,avx2,pclmul,sse4.1")))
 #define TARGET_VCLMUL __attribute__((target("vpclmulqdq,avx512f,avx512vl,pclmul,sse4.1")))
 
 TARGET_CLMUL static inline __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
@@ -129,6 +130,30 @@ TARGET_CLMUL static uint32_t crc_clmul(uint32_t state, const unsigned char *p, i
     d = fold128(a, load128(crc_fold[FOLD_384]), d);
     d = fold128(b, load128(crc_fold[FOLD_256]), d);
     return crc_finish(fold128(c, load128(crc_fold[FOLD_128]), d), p, n);
+}
+
+TARGET_CLMUL256 static inline __m256i fold256(__m256i r, __m256i k, __m256i next)
+{
+    return _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(r, k, 0x00), _mm256_clmulepi64_epi128(r, k, 0x11)), next);
+}
+
+TARGET_CLMUL256 static inline __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+TARGET_CLMUL256 static uint32_t crc_clmul256(uint32_t state, const unsigned char *p, int64_t n)
+{
+    if (n < 256) return crc_clmul(state, p, n);
+    __m256i a = _mm256_xor_si256(load256(p), _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)state)));
+    __m256i b = load256(p + 32), c = load256(p + 64), d = load256(p + 96);
+    __m256i far = _mm256_broadcastsi128_si256(load128(crc_fold[FOLD_1024])), near = _mm256_broadcastsi128_si256(load128(crc_fold[FOLD_256]));
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
+        a = fold256(a, far, load256(p));
+        b = fold256(b, far, load256(p + 32));
+        c = fold256(c, far, load256(p + 64));
+        d = fold256(d, far, load256(p + 96));
+    }
+    a = fold256(fold256(fold256(a, near, b), near, c), near, d);
+    for (; n >= 32; p += 32, n -= 32) a = fold256(a, near, load256(p));
+    return crc_finish(fold128(_mm256_castsi256_si128(a), load128(crc_fold[FOLD_128]), _mm256_extracti128_si256(a, 1)), p, n);
 }
 
 TARGET_VCLMUL static inline __m512i fold512(__m512i r, __m512i k, __m512i next)
@@ -225,7 +250,7 @@ typedef struct {
     CrcFn update;
 } CrcPath;
 
-#define MAX_CRC_PATHS 3
+#define MAX_CRC_PATHS 4
 
 /* The ways that this CPU can go, best first. */
 static int available_crc_paths(CrcPath *out)
@@ -236,6 +261,8 @@ static int available_crc_paths(CrcPath *out)
     int clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
     if (clmul && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
         out[n++] = (CrcPath){"vpclmulqdq", crc_vclmul};
+    if (clmul && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2"))
+        out[n++] = (CrcPath){"vpclmulqdq of 256 bits", crc_clmul256};
     if (clmul) out[n++] = (CrcPath){"pclmulqdq", crc_clmul};
 #endif
 #if CRC_ARM
