@@ -345,13 +345,13 @@ def test_the_stance_is_put_back() -> None:
 
 def test_compiled_modules_are_looked_through() -> None:
     module = nn.Linear(1, 1)
-    assert compile_internals.unwrap_compiled(module) is module and not compile_internals.is_compiled(module)
+    assert compile_internals.unwrap_compiled(module) is module and not compile_internals.any_compiled([module])
     compiled = torch.compile(module, backend="eager")
-    assert compile_internals.unwrap_compiled(compiled) is module and compile_internals.is_compiled(compiled)
+    assert compile_internals.unwrap_compiled(compiled) is module and compile_internals.any_compiled([compiled])
     module.compile(backend="eager")
-    assert compile_internals.is_compiled(module)
+    assert compile_internals.any_compiled([module])
     scripted = torch.jit.script(nn.ReLU())
-    assert compile_internals.unwrap_compiled(scripted) is scripted and not compile_internals.is_compiled(scripted)
+    assert compile_internals.unwrap_compiled(scripted) is scripted and not compile_internals.any_compiled([scripted])
 
 
 def test_calls_of_compiled_functions_are_known() -> None:

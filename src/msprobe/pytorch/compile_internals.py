@@ -6,7 +6,7 @@ Importing dynamo costs over a second, so it is looked at only where the user's c
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import FrameType, FunctionType
 from typing import Any
@@ -98,9 +98,11 @@ def while_tracing(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether `torch.compile` stands behind this module's call."""
-    return module.__dict__.get("_compiled_call_impl") is not None or unwrap_compiled(module) is not module
+def any_compiled(modules: Iterable[torch.nn.Module]) -> bool:
+    """Whether `torch.compile` stands behind a call of one of them."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    wrapper = eval_frame.OptimizedModule if eval_frame is not None else ()
+    return any(module.__dict__.get("_compiled_call_impl") is not None or isinstance(module, wrapper) for module in modules)
 
 
 def unwrap_compiled(module: torch.nn.Module) -> torch.nn.Module:

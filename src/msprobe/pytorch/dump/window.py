@@ -132,7 +132,7 @@ class Window:
 
     def _tell_compiled(self, modules: list[torch.nn.Module]) -> None:
         recorder = self._recorder
-        if not recorder.told_compiled and any(map(compile_internals.is_compiled, modules)):
+        if not recorder.told_compiled and compile_internals.any_compiled(modules):
             recorder.told_compiled = True
             logger.info("compiled code runs eagerly between start() and stop(), and is recorded; its results may differ in the last bits")
 

@@ -100,6 +100,10 @@ class HookPlan:
         self._shape: list[Any] = []
         self._hooks: list[tuple[str, weakref.ref[torch.nn.Module], _Before, _After]] = []
         self._callbacks: tuple[Before, After] | None = None
+        self.values: list[tuple[Any, ...]] = []
+        """For each of the modules, what `put_in_each` puts in, as `of` gave them last."""
+        self.ordinary = False
+        """All of them take hooks, and none stands where hooks would change which code runs."""
         self.engine: Any = None
         """What engine.py has found in this model; like the plan itself, it keeps no module alive."""
 
@@ -118,6 +122,10 @@ class HookPlan:
         made = [(name, module, *hook_pair(name, module, before, after)) for name, module in named_modules(model)]
         self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
         self._shape, self._callbacks, self.engine = shape, (before, after), None
+        modules = [module for _, module, _, _ in made]
+        self.values = [torch_internals.values_of_hooks(first, last) for _, _, first, last in made]
+        scripted = any(isinstance(module, torch.jit.ScriptModule) for module in modules)
+        self.ordinary = not scripted and not _inside_fast_path([*modules, *(root for _, root in checked_models(model))])
         return made
 
     def named(self) -> list[tuple[str, torch.nn.Module]]:
@@ -176,8 +184,13 @@ class ModuleHooks:
     def register(self, model: object) -> list[torch.nn.Module]:
         """Hook everything inside the model or models; gives every module, the models themselves included."""
         shape, everything = shape_and_modules(model)
-        named = self._plan.of(model, shape, self._before, self._after)
+        plan = self._plan
+        named = plan.of(model, shape, self._before, self._after)
         self._modules = [module for _, module, _, _ in named]
+        if plan.ordinary:
+            self.count = len(named)
+            put_in_each(self._modules, torch_internals.MODULE_HOOKS, _KEY, plan.values)
+            return everything
         fast = _inside_fast_path([*self._modules, *(root for _, root in checked_models(model))])
         hooked: list[torch.nn.Module] = []
         values: list[tuple[Any, ...]] = []
