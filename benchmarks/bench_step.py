@@ -111,7 +111,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
         rows = run(sizes, modes, arguments.rounds, arguments.steps, root, arguments.drop)
     print(said_load())
-    content = {"machine": before, "after": machine(), "torch": {tool.name: torch_version(tool) for tool in tools()}, "dropped": arguments.drop, "rows": rows}
+    versions = {tool.name: torch_version(tool) for tool in tools()}
+    content = {"machine": before, "after": machine(), "torch": versions, "dropped": arguments.drop, "rows": rows}
     print(f"saved as {save('step', content)}")
 
 
