@@ -339,6 +339,15 @@ static int submit_known(TensorQueue *self, Directory *directory, PyObject *name,
     return 1;
 }
 
+/* While somebody submits to a directory it stays, though other threads may run whenever Python does. */
+static void pin(Queue *q, Directory *directory, int by)
+{
+    pthread_mutex_lock(&q->lock);
+    directory->jobs += by;
+    directory_done(q, directory);
+    pthread_mutex_unlock(&q->lock);
+}
+
 /* --- the methods ---------------------------------------------------------------------------------------------------------------------------- */
 static int read_given(Given *given, PyObject *const *args)
 {
@@ -381,11 +390,13 @@ static PyObject *queue_submit(PyObject *object, PyObject *const *args, Py_ssize_
     if (self->q.used_dead || self->q.dead_directories) bury(self);
     PyObject *key = key_of(self, &given);
     Directory *directory = key ? directory_of(self, args[0]) : NULL;
+    if (directory) pin(&self->q, directory, 1);
     int known = directory ? PySet_Contains(directory->names, given.name) : -1, ok = 0, is_new = 0;
     if (known == 0) {
         Content *content = content_of(&self->q, directory, key, &is_new);
         if (content) ok = is_new ? submit_new(self, directory, &given, key, content) : submit_known(self, directory, given.name, content);
     }
+    if (directory) pin(&self->q, directory, -1);
     Py_XDECREF(key);
     if (known < 0 || (known == 0 && !ok)) return NULL;
     return PyBool_FromLong(!known);
