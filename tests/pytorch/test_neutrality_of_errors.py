@@ -61,8 +61,9 @@ from msprobe.recording import (
     unrecorded,
 )
 from msprobe.recording import plain_values as values_of_all
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import StepWriter, TensorPool, native_pool
 from msprobe.writer.flusher import flusher
+from msprobe.writer.native_pool import NativePool
 
 ROOMS: list[ModuleType] = [
     *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
@@ -101,7 +102,7 @@ ENTRANCES = {
     "ModuleHooks._global_after",
 }
 WRITER = [(StepWriter, n) for n in ["__init__", "add", "add_call", "add_stack", "error", "flush", "close"]]
-POOL = [(TensorPool, n) for n in ["submit", "submit_saver", "drain"]]
+POOL = [(owner, n) for owner in (TensorPool, NativePool) for n in ["submit", "submit_saver", "drain"]]
 
 
 def functions() -> Iterator[Any]:
@@ -229,6 +230,7 @@ def recorded_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Whether the common case is recorded in C or, as where there was no compiler and in all other cases, by Python."""
     if request.param == "Python":
         monkeypatch.setattr(common_case, "hot", None)
+        monkeypatch.setattr(native_pool, "_queue_type", None)
     elif common_case.hot is None:
         pytest.skip("there was no compiler when msprobe was installed")
     return str(request.param)
@@ -271,7 +273,8 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], set
 @pytest.mark.parametrize(("recorded_by", "least"), [("C", 100), ("Python", 140)], indirect=["recorded_by"])
 def test_the_faults_are_many(called: Callable[[str, str], set[Plant]], recorded_by: str, least: int) -> None:
     assert len(called("statistics", recorded_by)) > least
-    assert {name for owner, name in called("tensor", recorded_by) if owner is TensorPool} == {"submit", "drain"}
+    pool = NativePool if recorded_by == "C" else TensorPool
+    assert {name for owner, name in called("tensor", recorded_by) if owner is pool} == {"submit", "drain"}
 
 
 @pytest.mark.parametrize("recorded_by", WAYS, indirect=True)
@@ -279,9 +282,7 @@ def test_the_faults_are_many(called: Callable[[str, str], set[Plant]], recorded_
 def test_an_error_anywhere_changes_nothing_and_is_told(
     owner: Any, name: str, called: Callable[[str, str], set[Plant]], recorded_by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    task = "tensor" if owner in (tensor_saver.TensorSaver, TensorPool) else "statistics"
-    if task == "tensor" and recorded_by == "C":
-        pytest.skip("tensors are no common case")
+    task = "tensor" if owner in (tensor_saver.TensorSaver, TensorPool, NativePool) else "statistics"
     if (owner, name) not in called(task, recorded_by) and owner is not StepWriter:  # the writer's are called at moments of their own, too
         pytest.skip("this training does not call it")
     capfd.readouterr()

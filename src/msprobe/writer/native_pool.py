@@ -37,7 +37,7 @@ class NativePool(TensorPool):
     def __init__(self, max_bytes: int = 64 << 20, threads: int | None = None) -> None:
         super().__init__(max_bytes, threads)
         self.queue = _queue_type(max_bytes, self._max_threads, tensor_pool._IDLE_SECONDS, xxhash.xxh3_128_digest, frame)
-        at_end(self, NativePool.drain)
+        at_end(self, tensor_pool.drain_at_end)
 
     @property
     def files(self) -> int:

@@ -241,7 +241,7 @@ class TensorPool:
         except RuntimeError:  # no more threads allowed, or the interpreter is ending
             self._threads -= 1
             return False
-        at_end(self, type(self).drain)
+        at_end(self, drain_at_end)
         return True
 
     def _loop(self) -> None:
@@ -434,6 +434,11 @@ class TensorPool:
             warn, self._warned = not self._warned, True
         if warn:
             logger.warning("%s cannot be written (%s); the run goes on, further tensor files that fail are only counted", path, reason)
+
+
+def drain_at_end(pool: TensorPool) -> None:
+    """The interpreter ends: what was submitted is written."""
+    pool.drain()
 
 
 def _processors() -> int:
