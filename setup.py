@@ -60,8 +60,7 @@ setup(
             "msprobe.writer._tensor_queue",
             "src/msprobe/writer/_tensor_queue.c",
             [
-                "src/msprobe/writer/csrc/tensor_jobs.h",
-                "src/msprobe/writer/csrc/ring.h",
+                *sorted(glob("src/msprobe/writer/csrc/*")),
                 "src/msprobe/format/csrc/tensor_file.h",
                 "src/msprobe/numerics/csrc/crc32.h",
             ],

@@ -120,12 +120,13 @@ class HookPlan:
             if all(module is not None for _, module, _, _ in known):
                 return known
         made = [(name, module, *hook_pair(name, module, before, after)) for name, module in named_modules(model)]
+        self._shape = []  # until all below is that of this model, also where an interruption comes between
         self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
-        self._shape, self._callbacks, self.engine = shape, (before, after), None
         modules = [module for _, module, _, _ in made]
         self.values = [torch_internals.values_of_hooks(first, last) for _, _, first, last in made]
         scripted = any(isinstance(module, torch.jit.ScriptModule) for module in modules)
         self.ordinary = not scripted and not _inside_fast_path([*modules, *(root for _, root in checked_models(model))])
+        self._shape, self._callbacks, self.engine = shape, (before, after), None
         return made
 
     def named(self) -> list[tuple[str, torch.nn.Module]]:
