@@ -23,6 +23,7 @@ LARGE = 1_300_007  # more than a million: shared among threads, also nine tenths
 @pytest.fixture
 def restored(kernels):
     path, threads = kernels._paths()[0], kernels.set_threads(1)
+    kernels.share_threads(None)
     yield kernels
     kernels.set_threads(threads)
     kernels._force_path(path)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .pairs import PairMetrics, TensorLike
 
 try:
-    from ._kernels import describe, describe_each, describe_items, set_threads, summarize, summarize_strided
+    from ._kernels import describe, describe_each, describe_items, set_threads, share_threads, summarize, summarize_strided
 
     HAVE_KERNELS = True
 except ImportError:
-    from .fallback import describe, describe_each, describe_items, set_threads, summarize, summarize_strided
+    from .fallback import describe, describe_each, describe_items, set_threads, share_threads, summarize, summarize_strided
 
     HAVE_KERNELS = False
 
@@ -35,6 +35,7 @@ __all__ = [
     "describe_each",
     "describe_items",
     "set_threads",
+    "share_threads",
     "summarize",
     "summarize_array",
     "summarize_strided",

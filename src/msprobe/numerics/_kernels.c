@@ -168,7 +168,7 @@ static PyObject *compare_pair(PyObject *self, PyObject *const *args, Py_ssize_t 
 }
 
 PyDoc_STRVAR(set_threads_doc, "set_threads(n, /)\n--\n\n"
-"Lets tensors of a million elements or more use up to n threads; returns the number before. Results do not depend on it.");
+"Lets large tensors use up to n threads of the kernels' own; 1: no others either. Returns the number before. Results do not depend on it.");
 
 static PyObject *set_threads(PyObject *self, PyObject *arg)
 {
@@ -181,6 +181,22 @@ static PyObject *set_threads(PyObject *self, PyObject *arg)
     long before = pool_threads;
     pool_threads = (int)n;
     return PyLong_FromLong(before);
+}
+
+PyDoc_STRVAR(share_threads_doc, "share_threads(library, /)\n--\n\n"
+"Lets large tensors use the threads of the OpenMP runtime that this shared library, loaded already, computes with; None: no longer.\n"
+"Returns whether there is one. Results do not depend on it.");
+
+static PyObject *share_threads(PyObject *self, PyObject *arg)
+{
+    (void)self;
+    PyObject *encoded;
+    team_forget();
+    if (arg == Py_None) return PyBool_FromLong(0);
+    if (!PyUnicode_FSConverter(arg, &encoded)) return NULL;
+    int joined = team_join(PyBytes_AsString(encoded));
+    Py_DECREF(encoded);
+    return PyBool_FromLong(joined);
 }
 
 PyDoc_STRVAR(paths_doc, "_paths()\n--\n\nThe instruction sets that can be forced here, best first.");
@@ -225,6 +241,7 @@ static PyMethodDef methods[] = {
     {"describe", (PyCFunction)(void (*)(void))describe, METH_FASTCALL, describe_doc},
     {"compare_pair", (PyCFunction)(void (*)(void))compare_pair, METH_FASTCALL, compare_pair_doc},
     {"set_threads", set_threads, METH_O, set_threads_doc},
+    {"share_threads", share_threads, METH_O, share_threads_doc},
     {"_paths", paths, METH_NOARGS, paths_doc},
     {"_force_path", force_path, METH_O, force_path_doc},
     CHECKSUM_METHODS,

@@ -25,6 +25,11 @@ def set_threads(n: int) -> int:
     return 1
 
 
+def share_threads(library: str | None) -> bool:
+    """Like :func:`set_threads`."""
+    return False
+
+
 def stored_at(address: int, dtype: DType, nbytes: int) -> npt.NDArray[Any]:
     """The memory at ``address`` as a flat array of stored elements, not copied; it need not be aligned."""
     if address == 0:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from msprobe import log
+from msprobe import log, numerics
 from msprobe.config import Config
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
@@ -33,7 +33,7 @@ from msprobe.pytorch.process import current_rank
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
-from msprobe.pytorch.torch_internals import CLIP_CODES, MODULE_CALL_CODES
+from msprobe.pytorch.torch_internals import CLIP_CODES, COMPUTING_LIBRARY, MODULE_CALL_CODES
 from msprobe.recording.calling_place import calling_place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.session import BaseSession, check_rank_id, contained
@@ -53,6 +53,7 @@ class Session(BaseSession):
 
     def __init__(self, live: LiveConfig) -> None:
         super().__init__()
+        numerics.share_threads(COMPUTING_LIBRARY)
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
         self.window: Window | None = None
         self.tokens: TokenRange | None = None

@@ -6,6 +6,7 @@ One place to look when a new torch version comes out; `tests/pytorch/test_torch_
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections import OrderedDict
@@ -18,6 +19,9 @@ from torch.autograd import forward_ad
 from torch.autograd import graph as _graph
 from torch.nn.modules import module as _torch_module
 from torch.utils._python_dispatch import _disable_current_modes
+
+COMPUTING_LIBRARY = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+"""What computes on the processor, where torch comes as a wheel for Linux."""
 
 # --- function modes -------------------------------------------------------------------------------------------------------------------
 push_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack

@@ -1,11 +1,10 @@
-/* Threads that share the blocks of one tensor. They are started at the first large tensor, sleep between jobs, take no signals and
+/* Threads that share the blocks of one tensor: those of team.h, or, without a team, threads of our own. These are started at the first large tensor, sleep between jobs, take no signals and
    never touch Python. Which thread did which block has no influence on the result: the caller combines the blocks in order. */
 #ifndef MSPROBE_POOL_H
 #define MSPROBE_POOL_H
 
 #include "base.h"
-
-typedef void (*TaskFn)(void *ctx, int64_t index);
+#include "team.h"
 
 #define MAX_THREADS 64
 /* How many threads a job may use, the caller's among them. */
@@ -94,6 +93,7 @@ static void start_helpers(int wanted)
 static void pool_run(TaskFn task, void *ctx, int64_t count, int threads)
 {
     int helpers = threads - 1;
+    if (helpers > 0 && team_run(task, ctx, count)) return;
     if (helpers > count - 1) helpers = (int)(count - 1);
     int mine = 0;
     if (helpers > 0) {
@@ -128,6 +128,7 @@ static void pool_after_fork(void)
 {
     static const Pool fresh = POOL_INITIAL;
     pool = fresh;
+    team_after_fork();
 }
 
 static void pool_init(void)

@@ -9,6 +9,7 @@
 /* Below this many elements the GIL stays held: letting go of it costs more than the pass. */
 #define RELEASE_GIL_FROM 16384
 #define THREADS_FROM (1 << 18)
+#define TEAM_FROM (1 << 16)
 /* Blocks whose partial results are held at a time. */
 #define WAVE 1024
 
@@ -141,7 +142,7 @@ static void add_partial(Total *t, const Partial *p, int code, int first)
 static void summary_pass(SummaryJob *job, Total *t)
 {
     int64_t blocks = (job->source.numel + BLOCK - 1) / BLOCK, wave = 1;
-    int threads = job->source.numel >= THREADS_FROM ? pool_threads : 1;
+    int threads = job->source.numel >= (team_exists() ? TEAM_FROM : THREADS_FROM) ? pool_threads : 1;
     Partial one, *many = threads > 1 ? (Partial *)malloc(WAVE * sizeof(Partial)) : NULL;
     memset(t, 0, sizeof *t);
     t->p.max = -INFINITY;
