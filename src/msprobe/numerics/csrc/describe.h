@@ -20,6 +20,9 @@ static const int keys_of[HOLDS_COUNT][K_COUNT + 1] = {
     {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
 };
 
+/* Records with None for every value: copying one and replacing the values is cheaper than adding key after key. */
+static PyObject *blank_record[HOLDS_COUNT];
+
 static PyObject *memory_digest(int kind, const Memory *memory, int code); /* checksum.h */
 
 enum { W_BOOL, W_INT, W_FLOAT, W_STR, W_COUNT };
@@ -36,6 +39,11 @@ static int describe_init(void)
     if (!(special_key[2] = PyUnicode_InternFromString("device"))) return 0;
     for (int k = 0; k < K_COUNT; k++)
         if (!(key[k] = PyUnicode_InternFromString(key_text[k]))) return 0;
+    for (int holds = 0; holds < HOLDS_COUNT; holds++) {
+        if (!(blank_record[holds] = PyDict_New())) return 0;
+        for (const int *k = keys_of[holds]; *k >= 0; k++)
+            if (PyDict_SetItem(blank_record[holds], key[*k], Py_None) < 0) return 0;
+    }
     return 1;
 }
 
@@ -111,7 +119,7 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, Found *found)
         Py_XINCREF(value);
         values[K_MAX + k] = value;
     }
-    record = PyDict_New();
+    record = PyDict_Copy(blank_record[holds]);
     for (const int *k = keys_of[holds]; record && *k >= 0; k++)
         if (!values[*k] || PyDict_SetItem(record, key[*k], values[*k]) < 0) Py_CLEAR(record);
 done:
