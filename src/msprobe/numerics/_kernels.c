@@ -42,12 +42,6 @@ static PyObject *pack_many(PyObject **values, Py_ssize_t n)
     return tuple;
 }
 
-static PyObject *pack(PyObject *a, PyObject *b, PyObject *c, PyObject *d)
-{
-    PyObject *values[] = {a, b, c, d};
-    return pack_many(values, 4);
-}
-
 static PyObject *none(void)
 {
     Py_INCREF(Py_None);
@@ -56,12 +50,23 @@ static PyObject *none(void)
 
 #include "csrc/memory.h"
 
-static PyObject *run_summary(SummaryJob *job)
+static int four_numbers(PyObject **four, PyObject *high, PyObject *low, PyObject *mean, PyObject *norm)
+{
+    PyObject *const values[] = {high, low, mean, norm};
+    int all = high && low && mean && norm;
+    for (int k = 0; k < 4; k++) {
+        four[k] = all ? values[k] : NULL;
+        if (!all) Py_XDECREF(values[k]);
+    }
+    return all;
+}
+
+static int run_summary(SummaryJob *job, PyObject **four)
 {
     int code = job->source.code;
     Summary r;
-    if (job->source.numel == 0) return pack(none(), none(), none(), none());
-    if (!check_address(job->source.base, job->source.numel)) return NULL;
+    if (job->source.numel == 0) return four_numbers(four, none(), none(), none(), none());
+    if (!check_address(job->source.base, job->source.numel)) return 0;
     if (job->source.numel >= RELEASE_GIL_FROM) {
         Py_BEGIN_ALLOW_THREADS
         summarize_source(job, &r);
@@ -69,13 +74,22 @@ static PyObject *run_summary(SummaryJob *job)
     } else {
         summarize_source(job, &r);
     }
-    if (code == C_BOOL) return pack(PyBool_FromLong(r.imax != 0), PyBool_FromLong(r.imin != 0), none(), none());
-    PyObject *mean = PyFloat_FromDouble(r.mean), *norm = PyFloat_FromDouble(r.norm);
-    if (code == C_U64)
-        return pack(PyLong_FromUnsignedLongLong((uint64_t)r.imax), PyLong_FromUnsignedLongLong((uint64_t)r.imin), mean, norm);
-    if (is_int(code)) return pack(PyLong_FromLongLong(r.imax), PyLong_FromLongLong(r.imin), mean, norm);
-    return pack(PyFloat_FromDouble(r.max), PyFloat_FromDouble(r.min), mean, norm);
+    if (code == C_BOOL) return four_numbers(four, PyBool_FromLong(r.imax != 0), PyBool_FromLong(r.imin != 0), none(), none());
+    PyObject *mean = PyFloat_FromDouble(r.mean), *norm = PyFloat_FromDouble(r.norm), *high, *low;
+    if (code == C_U64) {
+        high = PyLong_FromUnsignedLongLong((uint64_t)r.imax);
+        low = PyLong_FromUnsignedLongLong((uint64_t)r.imin);
+    } else if (is_int(code)) {
+        high = PyLong_FromLongLong(r.imax);
+        low = PyLong_FromLongLong(r.imin);
+    } else {
+        high = PyFloat_FromDouble(r.max);
+        low = PyFloat_FromDouble(r.min);
+    }
+    return four_numbers(four, high, low, mean, norm);
 }
+
+static PyObject *tuple_of(int ok, PyObject **four) { return ok ? pack_many(four, 4) : NULL; }
 
 PyDoc_STRVAR(summarize_doc, "summarize(address, code, numel, /)\n--\n\n"
 "(Max, Min, Mean, Norm) of numel elements that lie side by side at address.");
@@ -94,8 +108,9 @@ static PyObject *summarize(PyObject *self, PyObject *const *args, Py_ssize_t nar
         return NULL;
     }
     SummaryJob job;
+    PyObject *four[4];
     source_contiguous(&job.source, address, (int)code, numel);
-    return run_summary(&job);
+    return tuple_of(run_summary(&job, four), four);
 }
 
 PyDoc_STRVAR(summarize_strided_doc, "summarize_strided(address, code, shape, strides, /)\n--\n\n"
@@ -111,7 +126,8 @@ static PyObject *summarize_strided(PyObject *self, PyObject *const *args, Py_ssi
     if (!check_code(code)) return NULL;
     Memory memory;
     if (!memory_of_tuples(&memory, address, args[2], args[3])) return NULL;
-    return memory_summary(&memory, (int)code);
+    PyObject *four[4];
+    return tuple_of(memory_summary(&memory, (int)code, four), four);
 }
 
 #include "csrc/describe.h"

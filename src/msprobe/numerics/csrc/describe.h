@@ -6,22 +6,7 @@
 #include "digest.h"
 #include "shared.h"
 
-enum { K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, K_COUNT };
-static const char *const key_text[K_COUNT] = {"type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad", "md5"};
-static PyObject *key[K_COUNT];
-
-/* What a record holds beside its structure: the last element of a table's row. */
-enum { HOLDS_STATISTICS, HOLDS_STATISTICS_AND_CRC32, HOLDS_XOR, HOLDS_NULLS, HOLDS_COUNT };
-/* The keys of a record in their order, each list ended by -1. */
-static const int keys_of[HOLDS_COUNT][K_COUNT + 1] = {
-    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
-    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, K_MD5, -1},
-    {K_TYPE, K_DTYPE, K_SHAPE, K_MD5, K_REQUIRES_GRAD, -1},
-    {K_TYPE, K_DTYPE, K_SHAPE, K_MAX, K_MIN, K_MEAN, K_NORM, K_REQUIRES_GRAD, -1},
-};
-
-/* Records with None for every value: copying one and replacing the values is cheaper than adding key after key. */
-static PyObject *blank_record[HOLDS_COUNT];
+#include "records.h"
 
 static PyObject *memory_digest(int kind, const Memory *memory, int code); /* checksum.h */
 
@@ -37,24 +22,7 @@ static int describe_init(void)
     if (!(special_key[0] = PyUnicode_InternFromString("dtype"))) return 0;
     if (!(special_key[1] = PyUnicode_InternFromString("output_dtype"))) return 0;
     if (!(special_key[2] = PyUnicode_InternFromString("device"))) return 0;
-    for (int k = 0; k < K_COUNT; k++)
-        if (!(key[k] = PyUnicode_InternFromString(key_text[k]))) return 0;
-    for (int holds = 0; holds < HOLDS_COUNT; holds++) {
-        if (!(blank_record[holds] = PyDict_New())) return 0;
-        for (const int *k = keys_of[holds]; *k >= 0; k++)
-            if (PyDict_SetItem(blank_record[holds], key[*k], Py_None) < 0) return 0;
-    }
-    return 1;
-}
-
-static PyObject *shape_list(const Memory *memory)
-{
-    PyObject *list = PyList_New(memory->ndim);
-    for (int k = 0; list && k < memory->ndim; k++) {
-        PyObject *size = PyLong_FromLongLong(memory->shape[k]);
-        if (!size || PyList_SetItem(list, k, size) < 0) Py_CLEAR(list);
-    }
-    return list;
+    return records_init();
 }
 
 PyDoc_STRVAR(describe_doc, "describe(tensor, table, /)\n--\n\n"
@@ -82,15 +50,15 @@ typedef struct {
 /* The record; NULL with an error set, or without one for a tensor of another kind. */
 static PyObject *tensor_record(PyObject *tensor, PyObject *table, Found *found)
 {
-    PyObject *values[K_COUNT] = {NULL}, *summary = NULL, *record = NULL;
+    PyObject *values[K_COUNT] = {NULL}, *record = NULL;
     Memory memory;
     PyObject *dtype = PyObject_GetAttr(tensor, attribute[A_DTYPE]);
     if (!dtype) goto done;
     PyObject *row = PyDict_GetItemWithError(table, dtype);
     Py_DECREF(dtype);
     if (!row) goto done;
-    PyObject *type_text = PyTuple_GetItem(row, 0), *code_object = PyTuple_GetItem(row, 1), *dtype_text = PyTuple_GetItem(row, 2);
-    if (!type_text || !code_object || !dtype_text) goto done;
+    PyObject *code_object = PyTuple_GetItem(row, 1);
+    if (!code_object) goto done;
     long code = PyLong_AsLong(code_object);
     int holds = holds_of(row);
     if (holds < 0 || !check_code(code)) goto done;
@@ -104,27 +72,15 @@ static PyObject *tensor_record(PyObject *tensor, PyObject *table, Found *found)
         values[K_MD5] = memory_digest(holds == HOLDS_XOR ? DIGEST_XOR : DIGEST_CRC32, &memory, (int)code);
         if (!values[K_MD5]) goto done;
     }
-    if (holds == HOLDS_NULLS) summary = pack(none(), none(), none(), none());
-    else if (holds != HOLDS_XOR) summary = memory_summary(&memory, (int)code);
-    if (!summary && holds != HOLDS_XOR) goto done;
+    if (holds != HOLDS_NULLS && holds != HOLDS_XOR && !memory_summary(&memory, (int)code, values + K_MAX)) goto done;
     values[K_REQUIRES_GRAD] = PyObject_GetAttr(tensor, attribute[A_REQUIRES_GRAD]);
     if (!values[K_REQUIRES_GRAD]) goto done;
     *found = (Found){values[K_REQUIRES_GRAD] == Py_True, memory.packed ? memory.address : NULL, memory.numel, memory.numel * ITEM_SIZE[code]};
-    Py_INCREF(type_text);
-    values[K_TYPE] = type_text;
-    Py_INCREF(dtype_text);
-    values[K_DTYPE] = dtype_text;
-    for (int k = 0; summary && k < 4; k++) {
-        PyObject *value = PyTuple_GetItem(summary, k);
-        Py_XINCREF(value);
-        values[K_MAX + k] = value;
-    }
-    record = PyDict_Copy(blank_record[holds]);
-    for (const int *k = keys_of[holds]; record && *k >= 0; k++)
-        if (!values[*k] || PyDict_SetItem(record, key[*k], values[*k]) < 0) Py_CLEAR(record);
+    record = begin_record(row, holds);
+    for (int k = 0; record && k < K_COUNT; k++)
+        if (values[k] && PyDict_SetItem(record, key[k], values[k]) < 0) Py_CLEAR(record);
 done:
     for (int k = 0; k < K_COUNT; k++) Py_XDECREF(values[k]);
-    Py_XDECREF(summary);
     if (record) return record;
     /* Whatever kind of tensor refused an answer: the caller has a slower way that finds out. */
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();

@@ -180,12 +180,11 @@ static int memory_source(const Memory *m, Source *s, int code, int count)
     return check_address(m->address, s->numel);
 }
 
-static PyObject *run_summary(SummaryJob *job);
+static int run_summary(SummaryJob *job, PyObject **four);
 
-/* (Max, Min, Mean, Norm) of the elements. */
-static PyObject *memory_summary(const Memory *m, int code)
+/* Max, Min, Mean and Norm of the elements, new references; 0 with an error set, and none of them there. */
+static int memory_summary(const Memory *m, int code, PyObject **four)
 {
     SummaryJob job;
-    if (!memory_source(m, &job.source, code, m->numel > WALK_UP_TO)) return NULL;
-    return run_summary(&job);
+    return memory_source(m, &job.source, code, m->numel > WALK_UP_TO) && run_summary(&job, four);
 }

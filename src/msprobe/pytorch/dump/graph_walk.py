@@ -19,20 +19,16 @@ Edge = tuple[Any, int]
 _LeafNode = torch_internals.LeafNode
 
 
-def edges_of_all(tensors: list[torch.Tensor]) -> list[Edge | None]:
-    """The edge of each tensor; raises what reading one raises."""
-    if _fast_edges is not None:
-        return _fast_edges(tensors)
+def _edges_in_python(tensors: list[torch.Tensor]) -> list[Edge | None]:
     return [(id(tensor), -1) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr) for tensor in tensors]
 
 
 def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
-    if _fast_edges is not None:
-        try:
-            return _fast_edges(tensors)
-        except Exception as error:
-            let_through(error)
+    try:
+        return edges_of_all(tensors)
+    except Exception as error:
+        let_through(error)
     edges: list[Edge | None] = []
     for tensor in tensors:
         try:
@@ -209,11 +205,12 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
 
 
 trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]] = trace_in_python
-_fast_edges: Callable[[list[torch.Tensor]], list[Edge | None]] | None = None
+edges_of_all: Callable[[list[torch.Tensor]], list[Edge | None]] = _edges_in_python
+"""The edge of each tensor; raises what reading one raises."""
 try:
     from msprobe.pytorch.dump import _hot
 
     _hot.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at, torch_internals.makes_view)
-    trace, _fast_edges = _hot.trace, _hot.edges
+    trace, edges_of_all = _hot.trace, _hot.edges
 except ImportError:  # no compiler when msprobe was installed
     pass
