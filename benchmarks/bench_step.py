@@ -11,6 +11,7 @@ benchmarks/results/ too.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -106,6 +107,8 @@ def main() -> None:
     sizes, modes = arguments.sizes.split(","), arguments.modes.split(",")
     if not set(sizes) <= STEPS.keys() or not set(modes) <= MODES.keys():
         parser.error(f"sizes are among {', '.join(STEPS)}, modes among {', '.join(MODES)}")
+    if arguments.directory:
+        os.makedirs(arguments.directory, exist_ok=True)
     before = machine()
     print(said_load())
     with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
