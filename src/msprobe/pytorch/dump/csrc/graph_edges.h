@@ -36,7 +36,7 @@ static long long sequence(PyObject *node) /* -1 with an error set */
 
 /* What kind of node this is, by the name of its class; remembered for the classes met lately. */
 enum { COPY_SLICES = 1, CAST = 2, VIEW = 4 };
-enum { KNOWN = 256 };
+enum { KNOWN = 1024 };
 static struct {
     PyObject *class;
     int kind;
@@ -45,7 +45,7 @@ static struct {
 static int node_kind(PyObject *node) /* -1: an error is set */
 {
     PyObject *class = (PyObject *)Py_TYPE(node);
-    unsigned at = (unsigned)((uintptr_t)class >> 5) % KNOWN;
+    unsigned at = (unsigned)((uint64_t)(uintptr_t)class * 0x9E3779B97F4A7C15u >> 54); /* of 10 bits */
     if (known[at].class == class) return known[at].kind;
     PyObject *name = PyObject_GetAttr(class, n___name__);
     PyObject *view = name ? PyObject_CallFunctionObjArgs(makes_view, node, NULL) : NULL;

@@ -56,6 +56,18 @@ static PyObject *walk_modules(PyObject *self, PyObject *const *given, Py_ssize_t
     Py_RETURN_NONE;
 }
 
+/* getattr(object, name), a new reference. What modules have of their own is looked for there first: their class has a __getattr__, which makes
+   the ordinary way a long one. */
+static PyObject *own_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *own = PyObject_GenericGetDict(object, NULL), *value = own ? PyDict_GetItemWithError(own, name) : NULL;
+    Py_XINCREF(value);
+    Py_XDECREF(own);
+    if (value) return value;
+    PyErr_Clear();
+    return PyObject_GetAttr(object, name);
+}
+
 PyDoc_STRVAR(put_in_each_doc, "put_in_each(owners, names, key, values, /)\n--\n\n"
 "getattr(owner, name)[key] = value, for every owner in a list and its values, a tuple of one for each of the names.");
 
@@ -67,7 +79,7 @@ static PyObject *put_in_each(PyObject *self, PyObject *const *given, Py_ssize_t 
     for (Py_ssize_t k = 0; k < PyList_Size(given[0]); k++)
         for (Py_ssize_t n = 0; n < PyTuple_Size(given[1]); n++) {
             PyObject *value = PyTuple_GetItem(PyList_GetItem(given[3], k), n);
-            PyObject *items = value ? PyObject_GetAttr(PyList_GetItem(given[0], k), PyTuple_GetItem(given[1], n)) : NULL;
+            PyObject *items = value ? own_attribute(PyList_GetItem(given[0], k), PyTuple_GetItem(given[1], n)) : NULL;
             int ok = items && PyObject_SetItem(items, given[2], value) == 0;
             Py_XDECREF(items);
             if (!ok) return NULL;
@@ -85,7 +97,7 @@ static PyObject *take_from_each(PyObject *self, PyObject *const *given, Py_ssize
         return PyErr_Format(PyExc_TypeError, "take_from_each() takes a list, a tuple and a key");
     for (Py_ssize_t k = 0; k < PyList_Size(given[0]); k++)
         for (Py_ssize_t n = 0; n < PyTuple_Size(given[1]); n++) {
-            PyObject *items = PyObject_GetAttr(PyList_GetItem(given[0], k), PyTuple_GetItem(given[1], n));
+            PyObject *items = own_attribute(PyList_GetItem(given[0], k), PyTuple_GetItem(given[1], n));
             int there = items ? PySequence_Contains(items, given[2]) : -1;
             int ok = there == 0 || (there == 1 && PyObject_DelItem(items, given[2]) == 0);
             Py_XDECREF(items);

@@ -3,6 +3,7 @@
 #define MSPROBE_PARAMETER_GRADIENTS_H
 
 #include "gradient_calls.h"
+#include "module_names.h"
 
 static PyTypeObject *parameter_gradients_type, *owner_type, *watched_type;
 
@@ -66,7 +67,7 @@ static int finish_owner(const ParameterGradients *g, Owner *owner, long number)
 static PyObject *begin_owner(ParameterGradients *g, Owner *owner, long number)
 {
     Observers *o = (Observers *)g->observers;
-    PyObject *name = PyUnicode_FromFormat("%U.parameters_grad.%ld", owner->prefix, number), *data = PyDict_New();
+    PyObject *name = gradients_name(owner->prefix, number), *data = PyDict_New();
     PyObject *entry = NULL;
     if (name && data) {
         o->calls++;
