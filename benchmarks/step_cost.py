@@ -94,7 +94,8 @@ for number in range(1, steps + 1):
     times.append(time.perf_counter() - began)
     if out and "DROP_STEPS" in os.environ:
         size_up()
-        shutil.rmtree(os.path.join(out, "dump"))
+        for name in os.listdir(os.path.join(out, "dump")):
+            shutil.rmtree(os.path.join(out, "dump", name))
     if number == 20:
         rss_step20 = resident_mb()
 rss_last = resident_mb()
