@@ -536,6 +536,23 @@ def test_trials(script: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert sorted(os.listdir()) == ["config.json", "train.py"]
 
 
+def test_a_trial_goes_elsewhere_where_nothing_can_be_made_beside_dump_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network mount that takes root for nobody: the mode bits allow it."""
+    from msprobe.instrument import trial
+
+    make, place = os.mkdir, tmp_path / "mount"
+    place.mkdir()
+
+    def refusing(path: str, *mode: int) -> None:
+        if Path(path).parent == place:
+            raise PermissionError(13, "Permission denied", path)
+        make(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", refusing)
+    check = trial.run(["sh", "-c", "true"], str(place / "dump"), 10, lambda line: None)
+    assert not check.ok and check.text.startswith("no step was recorded; the script ended with exit code 0")
+
+
 _DUMP = '{"task": "statistics", "level": "L1", "data": {"a": {}}}'
 _RECORDED = f"mkdir -p s/proc1; echo '{_DUMP}' > s/proc1/dump.json; echo '[INFO] dump.json is at s'"
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,58 @@ def test_no_permission(tmp_path: Path) -> None:
     assert why_not_writable("closed/a") == f"there is no permission to write in {tmp_path}/closed, choose another directory"
     os.chmod("closed", 0)
     assert why_not_directory("closed") == "there is no permission to read this directory"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux's /proc")
+def test_a_file_system_where_nobody_can_make_anything() -> None:
+    """Of root's, only an attempt tells: the mode bits allow it."""
+    assert why_not_writable("/proc/foo/a") == "there is no permission to write in /proc, choose another directory"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, "there is no permission to write in {}, choose another directory"),
+        (errno.EPERM, "there is no permission to write in {}, choose another directory"),
+        (errno.EROFS, "there is no permission to write in {}, choose another directory"),
+        (errno.ENOENT, "there is no permission to write in {}, choose another directory"),
+        (errno.ENOSPC, "nothing can be written in {} (No space left on device), make room or choose another directory"),
+        (errno.EIO, "nothing can be written in {} (Input/output error), choose another directory"),
+    ],
+)
+@pytest.mark.parametrize("path", [".", "new/a"])
+def test_what_the_attempt_says_counts(path: str, number: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network mount that takes root for nobody, where the mode bits say nothing."""
+    tried: list[str] = []
+
+    def refused(path: str, mode: int = 0o777) -> None:
+        tried.append(path)
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    assert why_not_writable(path) == reason.format(tmp_path)
+    assert [os.path.dirname(one) for one in tried] == [str(tmp_path)], "in the nearest directory that is there, and once"
+
+
+def test_a_parent_that_goes_while_it_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process cleans up: what its directory lay in is asked."""
+    make = os.mkdir
+    Path("old").mkdir()
+
+    def cleaned(path: str, mode: int = 0o777) -> None:
+        if os.path.isdir("old"):
+            os.rmdir("old")
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", cleaned)
+    assert why_not_writable("old/a") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_at_once_neither_meet_nor_leave_anything(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as several:
+        assert set(several.map(why_not_writable, ["new/a"] * 200)) == {None}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_directories_to_read(tmp_path: Path) -> None:

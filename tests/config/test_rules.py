@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,14 @@ def test_bench_path(problems: Problems, load: Load, warnings: list[str]) -> None
     warnings.clear()
     load({"task": "tensor", "level": "debug", "tensor": {"bench_path": "."}})
     assert warnings == ['config.json: "tensor"."bench_path" has no effect at level "debug"']
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux's /proc")
+@pytest.mark.parametrize(("framework", "level"), [("pytorch", "mix"), ("pytorch", "debug"), ("mindspore", "L0"), ("mindspore", "debug")])
+def test_dump_path_where_not_even_root_can_write(problems: Problems, framework: str, level: str) -> None:
+    assert problems({"dump_path": "/proc/foo", "level": level}, framework=framework) == [
+        'config.json: "dump_path" is "/proc/foo": there is no permission to write in /proc, choose another directory'
+    ]
 
 
 def test_dump_path_with_something_in_the_way(problems: Problems, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msprobe.config.paths import why_not_writable
 from msprobe.errors import DumpFormatError
 from msprobe.format import layout, reader, trial
 from msprobe.instrument.answer import Check
@@ -34,7 +35,7 @@ def run(command: Sequence[str], dump_path: str, seconds: float, say: Callable[[s
         say: gets each line that the command prints.
     """
     parent = os.path.dirname(os.path.abspath(dump_path))
-    where = parent if os.path.isdir(parent) and os.access(parent, os.W_OK) else None
+    where = parent if os.path.isdir(parent) and why_not_writable(parent) is None else None
     directory = tempfile.mkdtemp(prefix=f"{os.path.basename(os.path.abspath(dump_path))}.trial.", dir=where)
     try:
         return _run(command, directory, seconds, say)
