@@ -43,10 +43,31 @@ def test_a_script_that_clears_its_environment_is_reported(runs: Runs) -> None:
     assert done.said[0] == f"recorded 4 steps (0-3): {done.dump}"
 
 
-def test_steps_that_could_not_be_written_are_named(runs: Runs) -> None:
-    block = "    show(loss)\n    import os; 'MSPROBE_RUN' in os.environ and open('dump', 'w').close()\n"
+@pytest.mark.parametrize(
+    ("in_the_way", "said"),
+    [
+        ("dump", ["nothing was recorded: no file of steps 1-2 could be written; why is told in the lines above"]),
+        ("dump/step2", ["recorded 1 step (1): {}", "not written: step 2; why is told in the lines above"]),
+    ],
+)
+def test_steps_that_could_not_be_written_are_not_told_as_recorded(in_the_way: str, said: list[str], runs: Runs) -> None:
+    make = f"os.makedirs(os.path.dirname({in_the_way!r}) or '.', exist_ok=True), open({in_the_way!r}, 'w').close()"
+    block = f"    show(loss)\n    import os; 'MSPROBE_RUN' in os.environ and ({make})\n"
     done = runs.both(programs.PLAIN.replace("    show(loss)\n", block), "--step", "1-2")
-    assert done.said[1].startswith("not complete: steps 1-2; what is missing is told in the lines above")
+    assert done.said[: len(said)] == [line.format(done.dump) for line in said]
+    assert "dump.json of step 2 is not there: " in done.err
+    assert f"dump.json is at {done.dump}/step2" not in done.err
+    assert "not complete: step" not in done.err, "told once"
+
+
+def test_a_place_where_not_even_root_can_write_is_refused_before_the_script_runs(alone: Runs) -> None:
+    if not os.path.isdir("/proc/self"):
+        pytest.skip("needs Linux's /proc")
+    done = alone.recorded(sys.executable, "-c", "print('ran')", options=("--dump-path", "/proc/foo"))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        'msprobe run: error: argument "dump_path" is "/proc/foo": there is no permission to write in /proc, choose another directory'
+    ]
 
 
 def test_an_error_of_ours_does_not_reach_the_script(runs: Runs) -> None:

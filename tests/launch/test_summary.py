@@ -14,6 +14,7 @@ def report(pid: int = 1, **more: Any) -> dict[str, Any]:
         "models": {"Net": [0, 1]},
         "steps": [0, 1],
         "incomplete": [],
+        "unwritten": [],
         "counted": 2,
         "selected": [],
         "step_on": "optimizer",
@@ -77,6 +78,20 @@ def test_steps_that_are_not_complete_are_named() -> None:
     assert lines[0] == lines[3] == "recorded 2 steps (0-1): /d" and lines[4].startswith("not complete: steps 0-1; ")
 
 
+def test_steps_without_files_are_named_and_not_counted() -> None:
+    lines = summary([report(steps=[0], unwritten=[1, 2], incomplete=[0])])
+    assert lines[0] == "recorded 1 step (0): /d" and lines[1].startswith("not complete: step 0; ")
+    assert lines[2] == "not written: steps 1-2; why is told in the lines above"
+    lines = summary([report(1), report(2, unwritten=[7])])
+    assert lines.count("recorded 2 steps (0-1): /d") == 2, "processes that say different things"
+
+
+def test_a_process_that_could_write_nothing_stands_beside_the_others() -> None:
+    lines = summary([report(1), report(2, steps=[], unwritten=[0, 1]), report(3, steps=[])])
+    assert lines[0] == "recorded 2 steps (0-1): /d"
+    assert lines[-1] == "process 2: no file of steps 0-1 could be written; why is told in the lines above"
+
+
 def test_models_that_change() -> None:
     lines = summary([report(models={"A": [0, 0], "A, B": [1, 4]}, steps=[0, 1, 2, 3, 4])])
     assert lines[1:3] == ["taken as model: A (step 0)", "taken as models: A, B (steps 1 to 4)"]
@@ -101,6 +116,7 @@ def test_what_was_not_taken_is_cut_where_it_is_long() -> None:
         ([report(steps=[], selected=[7], counted=3)], "the script made 3 steps, 0 to 2, and none of them is selected"),
         ([report(steps=[], unselected=1)], '"rank" does not select rank 1'),
         ([report(steps=[], left_out=[["Net", 3, "no optimizer trains it"]])], "Net was called 3 times (no optimizer trains it)"),
+        ([report(steps=[], unwritten=[0, 1])], "nothing was recorded: no file of steps 0-1 could be written; why is told in"),
         ([report(steps=[], why_nothing="the reason")], "nothing was recorded: the reason"),
         ([event("failed", 3, reason="RuntimeError: ours")], "recording failed in process 3: RuntimeError: ours"),
         ([event("made way")], "a PrecisionDebugger of its own, which recorded as the script says (1 process)"),

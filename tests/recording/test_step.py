@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,37 @@ def test_tensor_files_of_an_earlier_run_go(tmp_path: Path) -> None:
     assert [path.name for path in tensors.iterdir()] == ["notes.txt"]
 
 
-def test_a_document_that_is_not_there_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_document_that_is_not_there_is_told_and_no_place_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     step = begun(tmp_path)
     step.tally.calls = 1
     step.directory = str(tmp_path / "elsewhere")
     said = ended(step, caplog)
-    assert (logging.WARNING, "dump.json of step 2 is not complete: it could not be written") in said
+    assert said[1:] == [(logging.WARNING, "dump.json of step 2 is not there: it could not be written")]
+    assert step.absent and step.tally.lost == 1
+
+
+def test_a_step_without_a_directory_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    step = begun(tmp_path)
+    shutil.rmtree(tmp_path / "dump")
+    (tmp_path / "dump").touch()  # in the way, since the configuration was checked
+    step.writer.add("Torch.relu.0.forward", {"output": []}, True)
+    step.tally.calls = 1
+    said = [text for _, text in ended(step, caplog)]
+    assert said[-1] == "dump.json of step 2 is not there: entries of dump.json lost: Not a directory"
+    assert not any("is at" in text for text in said)
+
+
+def test_a_document_that_lacks_its_end_is_told_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    step = begun(tmp_path)
+    step.tally.calls = 1
+    step.writer.add("Torch.relu.0.forward", {"output": []}, True)
+    hidden = Path(step.directory) / ".dump.json.next"
+    hidden.unlink(missing_ok=True)
+    hidden.mkdir()  # what the file grows in can neither be written nor be replaced
+    said = [text for _, text in ended(step, caplog)]
+    assert said[-2].startswith("dump.json of step 2 is not complete: entries of dump.json lost: ")
+    assert said[-1] == f"dump.json is at {tmp_path}/dump/step2"
+    assert not step.absent
 
 
 def test_the_files_are_complete_also_where_a_part_of_the_end_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -29,6 +29,7 @@ def summary(events: Sequence[Event]) -> list[str]:
     if good:
         for report, processes in _grouped(good):
             lines += _recorded(report, processes)
+        lines += [f"process {report['pid']}: {_unwritten(report)}" for report in reports if report["unwritten"] and not report["steps"]]
     lines += cut_off
     for kind, text in (("made way", "the script has a PrecisionDebugger of its own, which recorded as the script says"),):
         count = len({event["pid"] for event in events if event["event"] == kind})
@@ -100,7 +101,7 @@ def _grouped(reports: Iterable[Event]) -> list[tuple[Event, int]]:
     """Processes of one run say the same: once is enough."""
     groups: dict[str, list[Event]] = {}
     for report in reports:
-        key = repr([report[name] for name in ("models", "steps", "incomplete", "step_on", "left_out", "plain", "roots")])
+        key = repr([report[name] for name in ("models", "steps", "incomplete", "unwritten", "step_on", "left_out", "plain", "roots")])
         groups.setdefault(key, []).append(report)
     return [(group[0], len(group)) for group in groups.values()]
 
@@ -111,9 +112,10 @@ def _recorded(report: Event, processes: int) -> list[str]:
     many = f"{len(steps)} step{'s' if len(steps) > 1 else ''} ({_ranges(steps)})"
     lines = [f"recorded {many}{where}: {', '.join(report['roots'])}"]
     if report["incomplete"]:
-        which = f"step{'s' if len(report['incomplete']) > 1 else ''} {_ranges(report['incomplete'])}"
         where = "the lines above, and in dump_error_info.log where that could be written"
-        lines.append(f"not complete: {which}; what is missing is told in {where}")
+        lines.append(f"not complete: {_named(report['incomplete'])}; what is missing is told in {where}")
+    if report["unwritten"]:
+        lines.append(f"not written: {_named(report['unwritten'])}; why is told in the lines above")
     for named, (first, last) in report["models"].items():
         span = "" if len(report["models"]) == 1 else (f" (step {first})" if first == last else f" (steps {first} to {last})")
         several = "models" if ", " in named else "model"
@@ -158,7 +160,7 @@ def _cut_off(events: Sequence[Event]) -> list[str]:
     for event in events:
         if event["event"] == "recording" and event["pid"] not in told:
             steps = sorted({other["step"] for other in events if other["event"] == "ended" and other["pid"] == event["pid"]})
-            by_then = f"step{'s' if len(steps) > 1 else ''} {_ranges(steps)}" if steps else "no step"
+            by_then = _named(steps) if steps else "no step"
             lines.append(
                 f"process {event['pid']} was cut off while it recorded {event['models']} into {event['root']}: "
                 f"{by_then} had ended by then; its files are valid and hold all but the last second"
@@ -210,6 +212,8 @@ def _hint(unseen: Mapping[str, int]) -> str:
 
 
 def _why(report: Event) -> str:
+    if report["unwritten"]:
+        return _unwritten(report)
     counted = report["counted"]
     if report["unselected"] is not None:
         return f'"rank" does not select rank {report["unselected"]}'
@@ -221,8 +225,16 @@ def _why(report: Event) -> str:
     return report["why_nothing"] or f"no step was begun ({_PAGE})"
 
 
+def _unwritten(report: Event) -> str:
+    return f"no file of {_named(report['unwritten'])} could be written; why is told in the lines above"
+
+
 def _because(why: str) -> str:
     return f"({why})"
+
+
+def _named(steps: Sequence[int]) -> str:
+    return f"step{'s' if len(steps) > 1 else ''} {_ranges(steps)}"
 
 
 def _ranges(steps: Sequence[int]) -> str:

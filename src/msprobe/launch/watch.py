@@ -63,8 +63,11 @@ class Watch:
         """Models of a step, as told -> first and last step with them."""
         self.directories: list[str] = []
         self.steps: list[int] = []
+        """Steps that have files."""
         self.incomplete: list[int] = []
-        """Steps of which something could not be recorded or written."""
+        """Those of which something could not be recorded or written."""
+        self.unwritten: list[int] = []
+        """Steps that were recorded, and of which nothing could be written."""
         self._instance = PrecisionDebugger._instance
         self._atexit_registered = False
         self._session: Session | None = None
@@ -195,7 +198,7 @@ class Watch:
         self.steps.append(number)
         self.directories = [session.root]
         session.step.writer.meta["msprobe_run"] = {"models": [name_of(one) for one in models], "step_on": self._kind()}
-        if len(self.steps) == 1:
+        if len(self.steps) + len(self.unwritten) == 1:
             if not self._atexit_registered:
                 self._register_end_of_child()
             tell("recording", models=named, step=number, root=session.root)
@@ -230,10 +233,15 @@ class Watch:
         step, number, ended = session.step, session.number, session.ended
         with session.lock:
             self._contained(session.end_step)
-        if step is not None and (step.tally.lost or session.ended == ended):
+        if step is None:
+            return
+        if step.absent:
+            self.steps.remove(number)
+            self.unwritten.append(number)
+            return
+        if step.tally.lost or session.ended == ended:
             self.incomplete.append(number)
-        if step is not None:
-            tell("ended", step=number)  # a process that is cut off says no more
+        tell("ended", step=number)  # a process that is cut off says no more
 
     def _contained(self, action: Any) -> None:
         session = self._session
@@ -270,6 +278,7 @@ class Watch:
             "models": self.taken,
             "steps": self.steps,
             "incomplete": self.incomplete,
+            "unwritten": self.unwritten,
             "counted": session.number,
             "selected": sorted(session.config.step)[:20],
             "step_on": "optimizer" if self._training else "forward",
@@ -338,7 +347,7 @@ class Watch:
         self._ended = True
         PrecisionDebugger._stand_in = None
         self._close(session)
-        if self.steps:
+        if self.steps or self.unwritten:
             self._report()
 
     def make_way(self) -> None:

@@ -63,6 +63,8 @@ class Step:
             "shown_as": place.directory(config.dump_path, step),
         }
         """Of the step's writer."""
+        self.absent = False
+        """Its document could not be written, not even a part of it; known when the step is over."""
         self.is_new = not os.path.lexists(self.directory)
         """Nobody has recorded into this directory before."""
         if not self.is_new:
@@ -141,9 +143,14 @@ class Step:
             logger.warning(f"{text}{more()}{warning}")
         else:
             logger.info(f"{text}{more()}")
-        if report.lost or not os.path.exists(os.path.join(self.directory, self._document)):
+        self.absent = not os.path.exists(os.path.join(self.directory, self._document))
+        if report.lost or self.absent:
             tally.lost = max(tally.lost, 1)
-            why = "; ".join(report.problems) or "it could not be written"
+        why = "; ".join(report.problems) or "it could not be written"
+        if self.absent:
+            logger.warning(f"{self._document} of step {self.step} is not there: {why}")
+            return  # who reads the line below looks there
+        if report.lost:
             logger.warning(f"{self._document} of step {self.step} is not complete: {why}")
         logger.info(f"{self._document} is at {self.step_directory}")
 
