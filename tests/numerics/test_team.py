@@ -32,16 +32,17 @@ def team(kernels):
     torch.set_num_threads(threads)
 
 
-def in_a_process_of_its_own(script: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+def in_a_process_of_its_own(script: str, **environment: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1", **environment}
     begin = """
-        import os, signal, sys, threading
+        import os, signal, sys, threading, time
         import numpy as np
         import torch
         from msprobe.numerics import CODE, set_threads, share_threads, summarize
         from msprobe.pytorch.torch_internals import COMPUTING_LIBRARY
 
-        torch.set_num_threads(3)
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(3)
 
         def threads():
             return len(os.listdir("/proc/self/task"))
@@ -50,6 +51,21 @@ def in_a_process_of_its_own(script: str) -> None:
 
         def run(tensor=big):
             return summarize(tensor.data_ptr(), CODE["float32"], tensor.numel())
+
+        def settle_at(number):
+            "Threads that have ended are listed for a moment."
+            for _ in range(2000):
+                if threads() == number:
+                    return True
+                time.sleep(0.001)
+
+        def run_until_shared():
+            "On a busy machine a tensor may be read by one thread alone, but not again and again."
+            before = threads()
+            for _ in range(3000):
+                run(big[:131_072])
+                if threads() > before:
+                    return
     """
     code = textwrap.dedent(begin) + textwrap.dedent(script)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=120, env=environment, capture_output=True, text=True)
@@ -64,7 +80,7 @@ def test_the_bits_are_those_of_one_thread(team, name: str) -> None:
     assert shared == [results(team, tensor, other)] * 3
 
 
-@pytest.mark.parametrize("numel", [49_151, 49_152, 49_153, 65_536, 1 << 18])
+@pytest.mark.parametrize("numel", [131_071, 131_072, 131_073, 1 << 18])
 def test_the_least_that_is_shared(team, numel: int) -> None:
     tensor = exact.finite_random("float32", numel, 1)
     shared = team.summarize(tensor.data_ptr(), CODE["float32"], numel)
@@ -77,15 +93,15 @@ def test_it_is_torchs_own_threads_that_read() -> None:
         set_threads(2)
         assert share_threads(COMPUTING_LIBRARY)
         alone = threads()
-        run(big[:49_151])
+        run(big[:131_071])
         assert threads() == alone
-        run(big[:49_152])
+        run_until_shared()
         assert threads() == alone + 2, "torch was told to use 3"
         big.add_(0), run(), (big.view(-1, 1024) @ big[:1 << 20].view(1024, -1)), run()
         assert threads() == alone + 2, "torch had to start threads of its own"
         torch.set_num_threads(2)
         run(), big.add_(0), run()
-        assert threads() == alone + 1
+        assert settle_at(alone + 1)
     """)
 
 
@@ -137,6 +153,77 @@ def test_a_forked_child_has_no_team() -> None:
         assert run()[:3] == (1.0, 1.0, 1.0)
         assert not any(codes), codes
     """)
+
+
+def test_a_forked_child_computes_where_the_parent_only_recorded() -> None:
+    """Without msprobe the parent would have had no thread that the child could wait for."""
+    in_a_process_of_its_own("""
+        set_threads(2)
+        assert share_threads(COMPUTING_LIBRARY)
+        for _ in range(3):
+            alone = threads()
+            run_until_shared()
+            assert threads() == alone + 2
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                os._exit(0 if (big + 1).sum().item() == 2 * big.numel() else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+            assert settle_at(alone), "taken up again only when needed"
+        run_until_shared(), big.add_(0), run()
+        assert threads() == alone + 2
+    """)
+
+
+def test_where_no_thread_can_be_started_none_is_asked_for() -> None:
+    """The runtime would end the process."""
+    in_a_process_of_its_own("""
+        import resource
+        set_threads(2)
+        assert share_threads(COMPUTING_LIBRARY)
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20),) * 2)
+        alone = threads()
+        for _ in range(20):
+            assert run()[:3] == (1.0, 1.0, 1.0)
+        assert threads() <= alone + 1, "one of the kernels' own may fit in"
+    """)
+
+
+def test_each_thread_uses_as_many_as_torch_was_told() -> None:
+    in_a_process_of_its_own(
+        """
+        set_threads(1 + 1)
+        assert share_threads(COMPUTING_LIBRARY)
+        torch.set_num_threads(1)
+        run()
+        alone, stay, done = threads(), threading.Event(), threading.Barrier(5)
+
+        def work():
+            run()
+            done.wait()
+            stay.wait()
+
+        workers = [threading.Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        done.wait()
+        settled = settle_at(alone + 4)
+        stay.set()
+        assert settled, "OpenMP's own default is 8"
+        """,
+        OMP_NUM_THREADS="8",
+    )
+
+
+@pytest.mark.parametrize("size", [5, 64, 300])
+def test_more_threads_than_processors(team, size: int) -> None:
+    """Waiting for them is given up after a while, more than can be tried are not used; the numbers are the same."""
+    torch.set_num_threads(size)
+    tensor = exact.finite_random("float32", 1 << 21, 1)
+    shared = {team.summarize(tensor.data_ptr(), CODE["float32"], tensor.numel()) for _ in range(60)}
+    team.set_threads(1)
+    assert shared == {team.summarize(tensor.data_ptr(), CODE["float32"], tensor.numel())}
 
 
 def test_callers_on_many_threads_do_not_disturb_each_other(team) -> None:

@@ -29,7 +29,7 @@ from msprobe.pytorch.dump.token_range import TokenRange, checked_range
 from msprobe.pytorch.dump.window import Window, remove_stale_modes
 from msprobe.pytorch.live_config import LiveConfig, changes
 from msprobe.pytorch.load.override import Override
-from msprobe.pytorch.process import current_rank
+from msprobe.pytorch.process import current_rank, maybe_forked
 from msprobe.pytorch.recording_context import OpenRecordings
 from msprobe.pytorch.save.saving import Saving
 from msprobe.pytorch.save.step import SavedStep
@@ -53,7 +53,8 @@ class Session(BaseSession):
 
     def __init__(self, live: LiveConfig) -> None:
         super().__init__()
-        numerics.share_threads(COMPUTING_LIBRARY)
+        if not maybe_forked():
+            numerics.share_threads(COMPUTING_LIBRARY)
         self.recorder = Recorder(StackCache(MODULE_CALL_CODES, CLIP_CODES))
         self.window: Window | None = None
         self.tokens: TokenRange | None = None

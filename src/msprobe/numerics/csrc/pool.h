@@ -134,7 +134,8 @@ static void pool_after_fork(void)
 static void pool_init(void)
 {
     static int registered;
-    if (!registered) registered = pthread_atfork(NULL, NULL, pool_after_fork) == 0;
+    if (!registered) registered = pthread_atfork(team_before_fork, NULL, pool_after_fork) == 0;
+    if (!registered) forked = 1; /* no team: a child would wait for it */
 }
 
 #endif

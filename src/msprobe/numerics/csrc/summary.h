@@ -9,7 +9,7 @@
 /* Below this many elements the GIL stays held: letting go of it costs more than the pass. */
 #define RELEASE_GIL_FROM 16384
 #define THREADS_FROM (1 << 18)
-#define TEAM_FROM (3 * BLOCK)
+#define TEAM_FROM (1 << 17)
 /* Blocks whose partial results are held at a time. */
 #define WAVE 1024
 
