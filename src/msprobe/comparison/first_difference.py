@@ -19,6 +19,7 @@ from msprobe.comparison.cause import find_cause
 from msprobe.comparison.findings import Findings, FirstDifference, Kind
 from msprobe.comparison.judging.accepted import is_acceptable
 from msprobe.comparison.judging.reordered import looks_reordered
+from msprobe.comparison.levels import Levels, on_both
 from msprobe.comparison.measure import Agreement
 
 
@@ -29,6 +30,7 @@ def find(
     may_be_exact: bool = True,
     again: tuple[Collection[str], Collection[str]] = ((), ()),
     accept_dtype: bool = False,
+    levels: Levels = (None, None),
 ) -> Findings:
     """Searches the measured calls.
 
@@ -39,10 +41,11 @@ def find(
         may_be_exact: bits can be expected to agree at all; statistics of two tools do not, as each adds up in its own way.
         again: calls of each side that the backward pass ran once more.
         accept_dtype: a change from one floating-point dtype to another is no difference by itself.
+        levels: those of the two dumps. A call that one of them could not record explains nothing.
     """
     order = execution_order(calls)
     exact = may_be_exact and _anything_identical(order) and not other_precision(order)
-    search = _Search(order, parents, golden_parents or {}, accept_dtype)
+    search = _Search(order, parents, golden_parents or {}, accept_dtype, levels)
     bound = Agreement.ROUNDING if exact else Agreement.DIFFERENT
     first = search.run(bound)
     value = search.run(bound, attributes=False) if first is not None and first.kind == "requires_grad" else None
@@ -98,8 +101,10 @@ class _Search:
         parents: Mapping[str, str | None],
         golden_parents: Mapping[str, str | None],
         accept_dtype: bool,
+        levels: Levels,
     ) -> None:
         self.order = order
+        self.levels = levels
         self.accept_dtype = accept_dtype
         self.parents = parents
         self.golden_parents = golden_parents
@@ -199,7 +204,7 @@ class _Search:
         """The last call directly inside a module, and whether the two sides have other calls there; then the first is None."""
         golden = call.pair.golden
         last, others = None, False
-        for other in self.order:
+        for other in on_both(self.order, self.levels):
             if other.pair.target is None:
                 others = others or (golden is not None and self.golden_parents.get(other.name) == golden.name)
             elif self.parents.get(other.name) == call.name and other.name != call.name:
@@ -231,7 +236,8 @@ class _Search:
         accepted = self.accept_dtype and dtypes is not None and is_acceptable(*dtypes)
         code = call if kind == "output" else around
         inside = (call.name if kind == "output" else container, code.pair.golden.name if code is not None and code.pair.golden else None)
-        made_by = find_cause(kind, call, rows, inside, self.order[: self.index[shown]], (self.parents, self.golden_parents))
+        before = on_both(self.order[: self.index[shown]], self.levels)
+        made_by = find_cause(kind, call, rows, inside, before, (self.parents, self.golden_parents))
         return FirstDifference(
             kind,
             call,

@@ -150,7 +150,15 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         )
     notes += paired.notes
     two_tools = mode == "statistics" and are_of_two_tools(pair.target, pair.golden, calls, notes)
-    findings = find(measured, parents, golden_parents, may_be_exact=not two_tools, again=paired.again, accept_dtype=options.accept_dtype)
+    findings = find(
+        measured,
+        parents,
+        golden_parents,
+        may_be_exact=not two_tools,
+        again=paired.again,
+        accept_dtype=options.accept_dtype,
+        levels=(target.level, golden.level),
+    )
     findings = with_beginnings(findings, measured, pair.step, options.accept_dtype)
     if findings.unseeded:
         notes.append(advice_to_seed(pair.target, pair.golden))
