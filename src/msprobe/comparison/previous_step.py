@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from msprobe.comparison.outcome import PairReport
 
 _JUMP = 10.0
+_AFTER_BACKWARD = (
+    "it was made after the backward pass, by the optimizer (its settings, its state) or by code around it that was not recorded:"
+    " what scales, clips or averages gradients before the optimizer's step, or changes parameters after it"
+)
+"""The gradients of a dump are those that the backward pass gave: what a script makes of them before the optimizer takes them shows in the
+parameters alone."""
 
 
 class Gradient(NamedTuple):
@@ -122,9 +128,7 @@ def look_back(reports: Sequence[PairReport], report: PairReport, difference: Fir
         lines.append(f"in step {number} it began in {gradients.start.call}{_sized(gradients.start.size)}{at}")
     if not lines:
         what, count = ("gradient of a parameter", gradients.compared) if gradients.compared else ("backward call", gradients.backward)
-        lines.append(
-            f"every {what} of step {number} agrees in every bit ({count} compared): the optimizer made it, by its settings or its state"
-        )
+        lines.append(f"every {what} of step {number} agrees in every bit ({count} compared): {_AFTER_BACKWARD}")
     return lines
 
 
