@@ -10,7 +10,7 @@ from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.one_pair import examine
 from msprobe.comparison.propagation import Propagation, sentences, trace
 
-from .dumps import Json, api, save_array, tensor, write_dump
+from .dumps import Json, api, frame, save_array, tensor, write_dump
 from .net import BLOCK, FC, Net
 
 
@@ -198,11 +198,15 @@ def test_what_goes_into_a_call_that_acts_on_its_inputs_has_not_died_out(name: st
     assert list(sentences(found))[-1] == "no difference is recorded after it (2 later calls agree)"
 
 
-def test_what_goes_into_an_optimizer_has_not_died_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["mix", "L1"])
+def test_what_goes_into_an_optimizer_has_not_died_out(level: str, tmp_path: Path) -> None:
+    """At L1 its stack tells whose call it is."""
     names = ("Torch.op.0.forward", "Torch.lerp.0.forward")
     for side, value in (("t", 1.5), ("g", 1.0)):
         data = {names[0]: api([tensor(2.0)], [tensor(value)]), names[1]: api([tensor(value)], [tensor(3.0)])}
-        write_dump(tmp_path / side, data, construct={names[0]: None, names[1]: "optimizer", "optimizer": None})
+        construct = {names[0]: None, names[1]: "optimizer", "optimizer": None} if level == "mix" else {}
+        optim = [frame(f"/venv/lib/python3.11/site-packages/torch/optim/{file}.py", 1, "step", "") for file in ("adam", "optimizer")]
+        write_dump(tmp_path / side, data, level=level, construct=construct, stack={names[1]: optim} if level == "L1" else {})
     found = trace(examine(DumpPair(tmp_path / "t" / "dump.json", tmp_path / "g" / "dump.json", None, "")))
     assert found is not None and found.growth.absorbed_by == ""
 

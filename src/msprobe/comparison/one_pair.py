@@ -40,6 +40,7 @@ from msprobe.comparison.reading import read_calls
 from msprobe.comparison.reasons import reasons
 from msprobe.comparison.rows import Call
 from msprobe.comparison.saved_lines import saved_lines
+from msprobe.comparison.step_parts import by_optimizer
 from msprobe.comparison.surroundings import differing
 from msprobe.comparison.times import advice
 from msprobe.comparison.tools import are_of_two_tools
@@ -293,6 +294,7 @@ def report_of(compared: Compared, csv: Path | None) -> PairReport:
         reference.tally(measured, compared.truths, findings.first) if compared.truths is not None else None,
         not_recorded=compared.not_recorded,
         not_judged=compared.not_judged,
+        by_optimizer=by_optimizer(compared),
     )
 
 

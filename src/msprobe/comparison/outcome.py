@@ -70,6 +70,7 @@ class PairReport:
         truth: what the reference says, None without `--reference`.
         not_recorded: values that neither side recorded.
         not_judged: weights that are no casts of each other, and may have been trained apart.
+        by_optimizer: of the calls that `findings` name, those that an optimizer makes.
     """
 
     pair: DumpPair
@@ -97,6 +98,7 @@ class PairReport:
     page: Page | None = None
     not_recorded: NotRecorded = NOTHING
     not_judged: NotJudged = ALL_JUDGED
+    by_optimizer: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.rows import Row
+from msprobe.comparison.step_parts import Part, part_of
 from msprobe.format.names import ModuleName, parse
 
 _KEPT = 5
@@ -36,12 +37,13 @@ class Growth:
         start: its size there; None where it has no size (checksums, other dtypes).
         tenfold: the first call with at least ten times that.
         largest: the largest finite one.
-        last: that of the last call of the forward pass in which it begins (or of the backward pass).
+        last: that of the last call of the forward pass in which it begins (or of the backward pass, or of the optimizer's step).
         nonfinite: the first call at which NaN or an infinity stands on one side only.
         gone_after: the last call that differs, when calls after it were compared and agree; "" when the difference lasts to the end.
         agreeing: how many those are.
         absorbed_by: the first of them that takes in tensors that differ and gives tensors that agree; "" when none does, so that nothing is
             known to have been absorbed, and where the difference went into a call whose effect was not recorded as its output.
+        part, next_part: the part of the step in which it begins, and the one that follows; None where none does.
     """
 
     call: str
@@ -53,6 +55,8 @@ class Growth:
     gone_after: str
     agreeing: int
     absorbed_by: str = ""
+    part: Part = "forward"
+    next_part: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,13 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
         parents,
         tuple(consumers[:_KEPT]),
         len(consumers),
-        _growth(difference, calls[position:], bound, compared.parents, sized=compared.mode != "md5"),
+        _growth(
+            difference,
+            calls[position:],
+            bound,
+            lambda call: part_of(call, compared.parents, compared.frames),
+            sized=compared.mode != "md5",
+        ),
     )
 
 
@@ -143,20 +153,22 @@ def _identity(row: Row) -> Hashable | None:
 
 
 def _growth(
-    difference: FirstDifference, calls: Sequence[MeasuredCall], bound: Agreement, parents: Mapping[str, str | None], sized: bool
+    difference: FirstDifference, calls: Sequence[MeasuredCall], bound: Agreement, part: Callable[[MeasuredCall], Part], sized: bool
 ) -> Growth:
     # A number given as an argument is not of one kind with the values that follow from it.
     start = max((row.measure.size for row in difference.rows if row.measure is not None and _of_tensors(row)), default=0.0)
     begins = start if sized and difference.of_values and 0.0 < start < math.inf else None
     tenfold = largest = last = None
     nonfinite, gone_after, agreeing, absorbed_by = "", difference.call.name, 0, ""
-    one_pass, hidden = True, False
+    begins_in, hidden = part(difference.call), False
+    next_part: Part | None = None
     for index, call in enumerate(calls):
-        one_pass = one_pass and _is_backward(call) == _is_backward(difference.call)
+        if next_part is None and call.pair.target is not None and (now := part(call)) != begins_in:
+            next_part = now
         if not call.matched:
             continue
         takes_in = index > 0 and any(_of_tensors(row) and _differs(row, "input", bound) for row in call.rows)
-        elsewhere = takes_in and _acts_elsewhere(call, parents)
+        elsewhere = takes_in and _acts_elsewhere(call, part)
         hidden = hidden or elsewhere or (takes_in and call.outputs is Agreement.UNKNOWN)
         if call.outputs is not Agreement.UNKNOWN:
             if call.outputs >= bound:
@@ -172,13 +184,14 @@ def _growth(
             nonfinite = nonfinite or call.name
             continue
         here = At(call.name, size)
-        last = here if one_pass else last
+        last = here if next_part is None else last
         if largest is None or size > largest.size:
             largest = here
         if tenfold is None and begins is not None and size >= _GROWN * begins:
             tenfold = here
     gone = gone_after if agreeing else ""
-    return Growth(difference.call.name, begins, tenfold, largest, last, nonfinite, gone, agreeing, "" if hidden else absorbed_by)
+    absorbed_by = "" if hidden else absorbed_by
+    return Growth(difference.call.name, begins, tenfold, largest, last, nonfinite, gone, agreeing, absorbed_by, begins_in, next_part)
 
 
 def _of_tensors(row: Measured) -> bool:
@@ -190,13 +203,13 @@ def _differs(row: Measured, role: str, bound: Agreement) -> bool:
     return row.pair.target is not None and row.pair.target.role == role and row.measure is not None and row.measure.agreement >= bound
 
 
-def _acts_elsewhere(call: MeasuredCall, parents: Mapping[str, str | None]) -> bool:
+def _acts_elsewhere(call: MeasuredCall, part: Callable[[MeasuredCall], Part]) -> bool:
     """Whether what a call does may lie outside of its recorded output: it writes into its inputs, or belongs to an optimizer."""
     api = call.parts.api or ""
     is_dunder = api.startswith("__") and api.endswith("__")
     if (api.endswith("_") and not is_dunder) or api.startswith(_IN_PLACE) or overwritten_input(call.parts) is not None:
         return True
-    return "optimizer" in _ancestors(call.name, parents)
+    return part(call) == "optimizer"
 
 
 def _gives_tensors(call: MeasuredCall) -> bool:
@@ -209,10 +222,6 @@ def _gives_tensors(call: MeasuredCall) -> bool:
         and row.measure.agreement is not Agreement.UNKNOWN
         for row in call.rows
     )
-
-
-def _is_backward(call: MeasuredCall) -> bool:
-    return call.parts.direction in ("backward", "parameters_grad")
 
 
 def _size(call: MeasuredCall) -> float | None:
@@ -279,7 +288,7 @@ def _growth_words(growth: Growth, differs_later: bool) -> Iterator[str]:
         if growth.tenfold is not None:
             steps.append(f"{largest.size:.2g} in {largest.call}")
         if last != largest and not growth.gone_after and not _is_gradient(last.call):
-            steps.append(f"{last.size:.2g} in {last.call}, the last of the forward pass")
+            steps.append(f"{last.size:.2g} in {last.call}, {_last_of(growth)}")
         if growth.tenfold is not None or len(steps) > 1:
             yield f"{'it grows' if growth.tenfold is not None else 'it does not grow'}: {', '.join(steps)}"
     if growth.nonfinite:
@@ -291,6 +300,13 @@ def _growth_words(growth: Growth, differs_later: bool) -> Iterator[str]:
     elif growth.gone_after:
         calls = f"{growth.agreeing} later {'call agrees' if growth.agreeing == 1 else 'calls agree'}"
         yield f"no difference is recorded after {'it' if growth.gone_after == growth.call else growth.gone_after} ({calls})"
+
+
+def _last_of(growth: Growth) -> str:
+    """What the last call of the part is the last of. What a script does to gradients stands between backward pass and optimizer."""
+    if growth.part == "optimizer":
+        return "the last of the optimizer's step"
+    return "the last before the optimizer's step" if growth.next_part == "optimizer" else "the last of the forward pass"
 
 
 def _is_gradient(name: str) -> bool:

@@ -57,7 +57,7 @@ def sentence(report: PairReport, *, with_rank: bool = False) -> str:
         )
     else:
         return ""
-    direction = call.parts.direction
+    direction = "optimizer" if call.name in report.by_optimizer else call.parts.direction
     where = [direction.replace("parameters_grad", "gradients")] if direction not in ("", "debug") else []
     if report.pair.step is not None:
         where.append(f"step {report.pair.step}")
