@@ -114,6 +114,22 @@ print("the end")
 """
 )
 
+BUFFERS = (
+    BEGIN
+    + """
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+if "momentum" in FAULT:
+    net[1].momentum = 0.5
+debugger = PrecisionDebugger(config_path="config.json")
+for step in range(2):
+    debugger.start(net)
+    net(torch.randn(8, 4)).square().mean().backward()
+    debugger.stop()
+    debugger.step()
+"""
+)
+
 IN_PLACE = (
     BEGIN
     + """

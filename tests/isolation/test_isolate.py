@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isolation.scripts import BEGIN, BLOCKS, IN_PLACE, LAUNCHER, RANKS, Scripts
+from isolation.scripts import BEGIN, BLOCKS, BUFFERS, IN_PLACE, LAUNCHER, RANKS, Scripts
 from msprobe.errors import UsageError
 from msprobe.isolation import words
 from msprobe.isolation.child import Ended
@@ -273,3 +273,16 @@ def test_a_run_that_could_not_be_written_is_no_verdict(scripts: Scripts, monkeyp
     with pytest.raises(UsageError, match=r"no complete record: /a/b cannot be written .*; make room, or give another directory with -o"):
         scripts.isolate(["nothing"])
     assert scripts.runs == 0
+
+
+def test_buffers_are_told_where_nothing_is_wrong(scripts: Scripts) -> None:
+    """A BatchNorm that averages by another momentum gives out the same while training: nothing that a dump holds shows it."""
+    command = scripts.write(BUFFERS)
+    scripts.record(command)
+    result = scripts.isolate(command, "momentum")
+    assert not result.found
+    assert result.sentence == (
+        "nothing is wrong in what was looked at: every module is right on golden inputs, and so is the last one of a plain run; buffers, "
+        "which no dump holds, were not looked at: those of 1 (BatchNorm1d) (running_mean, running_var and num_batches_tracked) and of "
+        "1 more module"
+    )

@@ -8,7 +8,7 @@ from msprobe.comparison.block import Line
 from msprobe.comparison.stacks import Frame
 from msprobe.isolation.differences import Difference
 from msprobe.isolation.suspects import Suspect, Undecided, Verdict, short
-from msprobe.isolation.words import details, hint, in_one_sentence, place, sentence, undecided, wrapped
+from msprobe.isolation.words import details, hint, in_one_sentence, nothing_wrong, place, sentence, undecided, wrapped
 
 DIFFERENCE = Difference("output.0", "max abs diff 1, relative 0.1")
 CALL = "Module.fc.Linear.forward.0"
@@ -34,6 +34,16 @@ def test_every_kind_has_its_sentence_and_no_two_are_alike() -> None:
     assert sentence(between).startswith("the code before o (Linear), the first call in a (A), is wrong: output.0 of o (Linear) arrives")
     between.after = "Module.a.v.Linear.forward.0"
     assert sentence(between).startswith("the code between v (Linear) and o (Linear) in a (A) is wrong: all that ran before is right")
+
+
+def test_nothing_wrong_says_what_was_not_looked_at() -> None:
+    assert nothing_wrong({}) == "nothing is wrong: every module is right on golden inputs, and so is the last one of a plain run"
+    one = {"Module.bn.BatchNorm2d": ("running_mean", "running_var")}
+    assert nothing_wrong(one).startswith("nothing is wrong in what was looked at: every module is right")
+    assert nothing_wrong(one).endswith("were not looked at: those of bn (BatchNorm2d) (running_mean and running_var)")
+    more = {**one, "Module.a.A": ("ids",), "Module.b.B": ("ids",)}
+    assert nothing_wrong(more).endswith("(running_mean and running_var) and of 2 more modules")
+    assert nothing_wrong({"Module.Net": ("scale",)}).endswith("those of Net (scale)")
 
 
 def test_places() -> None:

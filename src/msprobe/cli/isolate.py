@@ -4,7 +4,7 @@ The golden dump is a tensor dump of level L0 or mix. The script has the usual li
 not hold during these runs. Each module works on golden inputs, so each is judged on its own; what arrives before it is replaced shows
 wrong code between modules. Where one run cannot decide, further runs halve the list of modules.
 
-Exit code: 0 nothing is wrong, 1 something is or could not be compared, 2 it could not be done.
+Exit code: 0 nothing is wrong in what was looked at, 1 something is or could not be compared, 2 it could not be done.
 """
 
 from __future__ import annotations

@@ -231,9 +231,8 @@ class _Search:
         drifted = any(facts.outputs for item in plain for facts in item.calls)
         if drifted:
             self.notes.append("in a run with nothing given, values drift apart by no more than rounding adds up to")
-        return self._finish(
-            "nothing is wrong: every module is right on golden inputs, and so is the last one of a plain run", verdict, False
-        )
+        buffers = {name: own for item in evidence for name, own in item.buffers.items()}
+        return self._finish(words.nothing_wrong(buffers), verdict, False)
 
     def _halve(self, verdict: Verdict, ends: dict[str, str], all_given: Progress) -> Result:
         still = self._wrong_now(all_given, ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msprobe.comparison.block import Line
@@ -212,6 +212,22 @@ def hint(suspect: Suspect) -> str:
     if parts.count > 0:
         return f"its {parts.count} earlier calls in this step are right: does it keep something between calls?"
     return ""
+
+
+def nothing_wrong(buffers: Mapping[str, Sequence[str]]) -> str:
+    """The verdict where nothing is found, with what was not looked at.
+
+    Args:
+        buffers: name of a module -> names of its buffers, of all ranks.
+    """
+    right = "every module is right on golden inputs, and so is the last one of a plain run"
+    if not buffers:
+        return f"nothing is wrong: {right}"
+    name, own = next(iter(buffers.items()))
+    more = len(buffers) - 1
+    others = f" and of {more} more module{'s' if more > 1 else ''}" if more else ""
+    whose = f"those of {short(f'{name}.{names.FORWARD}.0')} ({listed(own)}){others}"
+    return f"nothing is wrong in what was looked at: {right}; buffers, which no dump holds, were not looked at: {whose}"
 
 
 def _suspect(number: int, suspect: Suspect, count: int) -> Iterator[Line]:
