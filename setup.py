@@ -52,7 +52,7 @@ setup(
         extension(
             "msprobe.format._tensor_files",
             "src/msprobe/format/_tensor_files.c",
-            ["src/msprobe/format/csrc/tensor_file.h", "src/msprobe/numerics/csrc/crc32.h"],
+            [*sorted(glob("src/msprobe/format/csrc/*")), "src/msprobe/numerics/csrc/crc32.h"],
         ),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c", ["src/msprobe/recording/csrc/walk.h"]),
         extension("msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h"]),
@@ -61,7 +61,7 @@ setup(
             "src/msprobe/writer/_tensor_queue.c",
             [
                 *sorted(glob("src/msprobe/writer/csrc/*")),
-                "src/msprobe/format/csrc/tensor_file.h",
+                *sorted(glob("src/msprobe/format/csrc/*")),
                 "src/msprobe/numerics/csrc/crc32.h",
             ],
         ),

@@ -8,12 +8,14 @@ import os
 import threading
 import time
 import weakref
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -131,6 +133,81 @@ def test_buffers_that_are_no_bytes(tmp_path: Path, pool_of: Callable[..., Tensor
         assert torch.equal(torch.load(tmp_path / f"{name}.pt"), values.reshape(2, 3))
     assert torch.load(tmp_path / "d.pt").shape == (0,)
     assert len(inodes(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("most", [0, 1 << 16, 64 << 20])
+@pytest.mark.parametrize("size", [4, 300, 4096, 40_000, 100_000, 3_000_000])
+def test_memory_that_changes_after_it_was_digested(
+    most: int, size: int, tmp_path: Path, pool_of: Callable[..., TensorPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another thread changes it: what nobody changes has its own content all the same, and each file is whole."""
+    before, after, digest = b"1" * size, b"2" * size, xxhash.xxh3_128_digest
+    values = bytearray(before)
+
+    def digest_and_change(data: Any) -> bytes:
+        found = digest(data)
+        values[:] = after
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(xxhash, "xxh3_128_digest", digest_and_change)
+        pool = pool_of(max_bytes=most, threads=1)
+        submit(pool, tmp_path / "changed.pt", values)
+    for number in range(2):
+        submit(pool, tmp_path / f"before{number}.pt", bytearray(before))
+        submit(pool, tmp_path / f"after{number}.pt", bytearray(after))
+    pool.drain()
+    assert not pool.problems
+    assert [content(tmp_path / f"before{number}.pt") == before for number in range(2)] == [True, True]
+    assert [content(tmp_path / f"after{number}.pt") == after for number in range(2)] == [True, True]
+    assert content(tmp_path / "changed.pt") in (before, after)
+    assert zipfile.ZipFile(tmp_path / "changed.pt").testzip() is None
+    assert len(inodes(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20, 64 << 20])
+def test_memory_that_another_thread_changes(most: int, tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of(max_bytes=most)
+    size, over = 400_000, threading.Event()
+    before, after = b"1" * size, b"2" * size
+    values = torch.full((size,), ord("1"), dtype=torch.uint8)
+
+    def change() -> None:
+        while not over.is_set():
+            values.fill_(ord("2"))
+            values.fill_(ord("1"))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for number in range(60):
+            directory = tmp_path / str(number)
+            for index in range(3):
+                submit(pool, directory / f"changing{index}.pt", memoryview(values.numpy()))
+            submit(pool, directory / "before.pt", bytearray(before))
+            submit(pool, directory / "after.pt", bytearray(after))
+    finally:
+        over.set()
+        thread.join()
+    pool.drain()
+    assert not pool.problems
+    assert all(content(tmp_path / str(number) / "before.pt") == before for number in range(60))
+    assert all(content(tmp_path / str(number) / "after.pt") == after for number in range(60))
+    assert all(zipfile.ZipFile(path).testzip() is None for path in tmp_path.glob("*/changing*.pt"))
+
+
+@pytest.mark.parametrize("most", [0, 64 << 20])
+def test_memory_of_any_size_is_known_again(most: int, tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    """What is digested as it is copied, in pieces, has the digest that it had as a whole."""
+    pool = pool_of(max_bytes=most)
+    sizes = [where + more for where in (4096, 1 << 15, 1 << 19, 1 << 20) for more in (-1025, -64, -63, -1, 0, 1, 63, 64, 65, 1024, 1087)]
+    for size in sizes:
+        values = bytearray(os.urandom(size))
+        submit(pool, tmp_path / f"{size}.pt", values)
+        submit(pool, tmp_path / f"{size} again.pt", values)
+    pool.drain()
+    assert all((tmp_path / f"{size}.pt").samefile(tmp_path / f"{size} again.pt") for size in sizes)
+    assert len(inodes(tmp_path)) == len(set(sizes))
 
 
 @pytest.mark.parametrize("threads", [1, 4])

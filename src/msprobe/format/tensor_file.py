@@ -14,14 +14,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 
 from msprobe.errors import DumpFormatError
 from msprobe.format.dtypes import SPELLING
 from msprobe.format.safe_pickle import MAX_SIZE, Refused, TensorView, tensor_view
-from msprobe.format.torch_zip import contiguous_strides, frame
+from msprobe.format.torch_zip import Frame, contiguous_strides, frame
 from msprobe.numerics.checksum import crc32_of
 
 Buffer = bytes | bytearray | memoryview
@@ -30,14 +30,23 @@ _MAX_EXPANSION = 256 << 20
 # Bytes from which a file is written under another name first: smaller ones are written by one system call, which nothing tears.
 _CAREFUL_FROM = 1 << 16
 _FASTER_FROM = 1 << 13
+_PIECE = 1 << 20
 UNFINISHED = ".next"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-def write(path: str, dtype: str, shape: Sequence[int], data: Buffer) -> int:
+class Digest(Protocol):
+    """Of bytes that come in pieces."""
+
+    def update(self, piece: Buffer, /) -> None:
+        """The next ones."""
+
+
+def write(path: str, dtype: str, shape: Sequence[int], data: Buffer, live: Digest | None = None) -> int:
     """Write a `.pt` that `torch.load(path, weights_only=True)` reads as a contiguous CPU tensor; returns the file's size in bytes.
 
     dtype: torch's name without "torch."; data: the elements in row-major order, little-endian, any object with a contiguous buffer.
+    live: given where other threads may change the data meanwhile; it is told every byte that is written.
     An existing file of the name is unlinked, not overwritten: other names may be hard links to it.
     Raises KeyError (a dtype that such files cannot hold), ValueError (data does not fit dtype and shape), OSError (nothing is left then).
     """
@@ -45,8 +54,7 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer) -> int:
     view = memoryview(data).cast("B") if around.nbytes else memoryview(b"")
     if len(view) != around.nbytes:
         raise ValueError(f"{len(view)} bytes given for {dtype} of shape {tuple(shape)}, which has {around.nbytes}")
-    head, tail = around.around(_crc32(view))
-    size = len(head) + len(view) + len(tail)
+    size = len(around.head) + len(view) + len(around.tail)
     target = path if size < _CAREFUL_FROM else os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{UNFINISHED}")
     try:
         descriptor = os.open(target, _FLAGS, 0o666)
@@ -55,7 +63,11 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer) -> int:
         descriptor = os.open(target, _FLAGS, 0o666)
     try:
         try:
-            _write_all(descriptor, [head, view, tail], size)
+            if live is None:
+                head, tail = around.around(_crc32(view))
+                _write_all(descriptor, [head, view, tail], size)
+            else:
+                _write_live(descriptor, around, view, live)
         finally:
             os.close(descriptor)
         if target is not path:
@@ -72,6 +84,22 @@ def _crc32(view: memoryview) -> int:
         return zlib.crc32(view)
     bytes_ = np.frombuffer(view, np.uint8)
     return crc32_of(bytes_.ctypes.data, 1, bytes_.shape, (1,))
+
+
+def _write_live(descriptor: int, around: Frame, view: memoryview, live: Digest) -> None:
+    """What is digested, checksummed and written is one copy of each piece."""
+    copied, crc = memoryview(bytearray(min(len(view), _PIECE))), 0
+    os.lseek(descriptor, len(around.head), os.SEEK_SET)
+    for at in range(0, len(view), _PIECE):
+        piece = copied[: len(view) - at]
+        piece[:] = view[at : at + _PIECE]
+        live.update(piece)
+        crc = zlib.crc32(piece, crc)
+        _write_all(descriptor, [piece], len(piece))
+    head, tail = around.around(crc)
+    _write_all(descriptor, [tail], len(tail))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _write_all(descriptor, [head], len(head))
 
 
 def _write_all(descriptor: int, parts: list[Buffer], size: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msprobe.format import tensor_file
-from msprobe.format.tensor_file import Buffer
+from msprobe.format.tensor_file import Buffer, Digest
 from msprobe.format.torch_zip import frame
 
 try:
@@ -33,6 +33,8 @@ class Writing(NamedTuple):
     data: Buffer
     size: int
     """Of the file, in bytes."""
+    live: Digest | None = None
+    """Given where other threads may change `data` meanwhile: it is told every byte that is written."""
 
 
 class Linking(NamedTuple):
@@ -56,7 +58,7 @@ def carry_out(directory: str, operations: Sequence[Writing | Linking]) -> list[O
 
     Raises FileNotFoundError or another OSError where the directory cannot be opened: nothing was done.
     """
-    if _in_c is None:
+    if _in_c is None or any(type(operation) is Writing and operation.live is not None for operation in operations):
         return _one_by_one(directory, operations)
     errors = _in_c(os.fsencode(directory), [_for_c(operation) for operation in operations])
     return [OSError(error, os.strerror(error)) if error else None for error in errors]
@@ -89,7 +91,7 @@ def _attempt(directory: str, operation: Writing | Linking) -> OSError | None:
             _link(os.path.join(directory, operation.original), path)
         else:
             assert type(operation) is Writing
-            tensor_file.write(path, operation.dtype, operation.shape, operation.data)
+            tensor_file.write(path, operation.dtype, operation.shape, operation.data, operation.live)
     except OSError as problem:
         return problem
     return None

@@ -38,7 +38,8 @@ PyDoc_STRVAR(submit_doc, "submit(directory, name, dtype, shape, data, nbytes, ow
 "Have a file written, or linked to one of the same content. False: a file of that name has been submitted, and nothing is done; drain and\n"
 "forget() first. Raises KeyError (a dtype that such files cannot hold), ValueError (data does not fit dtype and shape).\n"
 "data: bytes, or the address of memory, which is copied, where it is new and not written at once, unless somebody else keeps it as it is\n"
-"for as long as `owner`, not None, is there.");
+"for as long as `owner`, not None, is there. Where other threads change it meanwhile the file holds what was read from it, and no other\n"
+"name is linked to it but those of that content.");
 
 static PyObject *queue_submit(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
@@ -48,6 +49,8 @@ static PyObject *queue_submit(PyObject *object, PyObject *const *args, Py_ssize_
     if (!read_given(&given, args)) return NULL;
     if (!is_alive(self)) Py_RETURN_TRUE;
     if (self->q.used_dead || self->q.dead_directories) bury(self);
+    char copy[RING_FROM];
+    if (is_live(&given) && given.nbytes < RING_FROM) given.address = memcpy(copy, given.address, (size_t)given.nbytes);
     PyObject *key = key_of(self, &given);
     Directory *directory = key ? directory_of(self, args[0]) : NULL;
     if (directory) pin(&self->q, directory, 1);

@@ -95,11 +95,13 @@ class TensorPool:
         if self._inert:
             return
         directory, name = self._noted(path)
-        key = xxhash.xxh3_128_digest(data), dtype, tuple(shape)
+        view = data if type(data) is bytes else memoryview(data).cast("B")
+        if owner is None and len(view) < _RING_FROM:
+            view = bytes(view)  # copied first: other threads may change it between two looks
+        key = xxhash.xxh3_128_digest(view), dtype, tuple(shape)
         if key in directory.submitted:
             self._put(Job(name, 0, directory, key))
             return
-        view = data if type(data) is bytes else memoryview(data).cast("B")
         try:
             writing = tensor_files.writing(name, dtype, key[2], view)
         except (KeyError, ValueError) as problem:
@@ -107,10 +109,11 @@ class TensorPool:
             return
         job = self._holding(directory, key, writing, owner)
         if job is None:
-            self._write_now(directory, key, writing)
+            self._write_now(directory, key, writing, owner)
         else:
+            assert job.key is not None
             self._put(job)
-            directory.submitted.add(key)  # last: where an interruption comes before, the content is submitted once more
+            directory.submitted.add(job.key)  # last: where an interruption comes before, the content is submitted once more
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
         """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds. Blocks while `max_bytes` are waiting."""
@@ -168,30 +171,32 @@ class TensorPool:
         return self._submitted - self._finished >= self._max_bytes
 
     def _holding(self, directory: Directory, key: Key, writing: Writing, owner: Any) -> Job | None:
-        """A job with data that nobody changes; None where there is no room for it."""
+        """A job with data that nobody changes; None where there is no room for it. The key is that of the copy: the memory may have
+        changed since it was digested."""
         view = writing.data
         nbytes = len(view)
         if self._is_full():
             return None
         if owner is None and type(view) is not bytes:
-            if nbytes < _RING_FROM:
-                writing = writing._replace(data=bytes(view))
-            else:
-                with self._lock:
-                    owner = self._ring.take(nbytes)
-                if owner is None:
-                    return None
-                owner.memory[:] = view
-                writing = writing._replace(data=owner.memory)
+            with self._lock:
+                owner = self._ring.take(nbytes)
+            if owner is None:
+                return None
+            owner.memory[:] = view
+            writing = writing._replace(data=owner.memory)
+            key = xxhash.xxh3_128_digest(owner.memory), *key[1:]
         job = Job(writing.name, nbytes, directory, key)
         job.writing, job.owner = writing, owner
         return job
 
-    def _write_now(self, directory: Directory, key: Key, writing: Writing) -> None:
-        problem = self._carry_out(directory, [writing])[0]
+    def _write_now(self, directory: Directory, key: Key, writing: Writing, owner: Any) -> None:
+        live = None if owner is not None or type(writing.data) is bytes else xxhash.xxh3_128()
+        problem = self._carry_out(directory, [writing._replace(live=live)])[0]
         if problem is not None:
             self._failed(os.path.join(directory.path, writing.name), problem)
             return
+        if live is not None:
+            key = live.digest(), *key[1:]
         with self._lock:
             self._files += 1
             self._bytes_written += writing.size

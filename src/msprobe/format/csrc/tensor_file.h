@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../numerics/csrc/crc32.h"
+#include "digest.h"
 
 /* Files from this size on are written under another name first; smaller ones by one system call, which nothing tears. */
 #define CAREFUL_FROM (1 << 16)
@@ -24,6 +25,7 @@ typedef struct {
     Py_ssize_t n_head, n_data, n_tail, head_crc, tail_crc;
     int has_crc; /* `crc` is that of the data; else it is taken on the way */
     uint32_t crc;
+    Digest *live; /* not NULL: others may change the data meanwhile; this becomes the digest of what is written, more than 240 bytes */
     int error;
 } Operation;
 
@@ -52,23 +54,40 @@ static void put_crc(char *where, uint32_t crc)
     for (int k = 0; k < 4; k++) where[k] = (char)(crc >> 8 * k);
 }
 
-static int write_content(int file, const Operation *op, char *head, char *tail)
+/* `copied`: room for a piece where the data is live: what is checksummed, digested and written is one and the same. */
+static int write_parts(int file, const Operation *op, char *head, char *tail, unsigned char *copied)
 {
     uint32_t state = 0xFFFFFFFFu;
     const unsigned char *data = (const unsigned char *)op->data;
     int in_pieces = op->n_data > PIECE;
     for (Py_ssize_t at = 0; at < op->n_data; at += PIECE) {
         Py_ssize_t n = op->n_data - at < PIECE ? op->n_data - at : PIECE;
-        if (!op->has_crc) state = crc_path.update(state, data + at, n);
-        struct iovec piece = {(void *)(data + at), (size_t)n};
+        const unsigned char *here = copied ? memcpy(copied, data + at, (size_t)n) : data + at;
+        if (!op->has_crc) state = crc_path.update(state, here, n);
+        if (op->live) digest_piece(op->live, here, (size_t)n);
+        struct iovec piece = {(void *)here, (size_t)n};
         if (in_pieces && write_all(file, &piece, 1, (off_t)(op->n_head + at)) < 0) return -1;
     }
     put_crc(head + op->head_crc, op->has_crc ? op->crc : ~state);
     put_crc(tail + op->tail_crc, op->has_crc ? op->crc : ~state);
-    struct iovec parts[3] = {{head, (size_t)op->n_head}, {(void *)data, (size_t)op->n_data}, {tail, (size_t)op->n_tail}};
+    struct iovec parts[3] = {{head, (size_t)op->n_head}, {(void *)(copied ? copied : data), (size_t)op->n_data}, {tail, (size_t)op->n_tail}};
     if (!in_pieces) return write_all(file, parts, 3, 0);
     if (write_all(file, parts + 2, 1, (off_t)(op->n_head + op->n_data)) < 0) return -1;
     return write_all(file, parts, 1, 0);
+}
+
+static int write_content(int file, const Operation *op, char *head, char *tail)
+{
+    unsigned char *copied = op->live ? malloc((size_t)(op->n_data < PIECE ? op->n_data : PIECE)) : NULL;
+    if (op->live && !copied) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (op->live) digest_begin(op->live, (uint64_t)op->n_data);
+    int result = write_parts(file, op, head, tail, copied), error = errno;
+    free(copied);
+    errno = error;
+    return result;
 }
 
 static int open_new(int directory, const char *name)

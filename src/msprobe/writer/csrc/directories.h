@@ -5,13 +5,13 @@
 #include "tensor_jobs.h"
 
 /* From this size on data is copied into the ring; smaller data lies beside its job. */
-enum { RING_FROM = 1 << 12, COPY_PIECE = 1 << 15, READ_ONLY = 0x100 /* PyBUF_READ */ };
+enum { RING_FROM = 1 << 12, COPY_PIECE = 1 << 15 /* a multiple of DIGEST_BLOCK */, READ_ONLY = 0x100 /* PyBUF_READ */ };
 /* Directories that are remembered: a step's own, and the one before while its last files come in. */
 enum { DIRECTORIES = 2 };
 
 typedef struct {
     PyObject_HEAD
-    PyObject *digest, *frame; /* xxhash.xxh3_128_digest; torch_zip.frame */
+    PyObject *digest, *frame; /* xxhash.xxh3_128_digest, which digest.h has too; torch_zip.frame */
     Directory *directories[DIRECTORIES]; /* the latest first */
     pid_t process;
     Queue q;

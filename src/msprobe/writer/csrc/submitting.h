@@ -11,6 +11,9 @@ typedef struct {
     Py_ssize_t nbytes;
 } Given;
 
+/* Whether others may change the data while it is looked at. */
+static int is_live(const Given *given) { return given->owner == Py_None && !PyBytes_Check(given->data) && given->nbytes; }
+
 static PyObject *view_of(const Given *given)
 {
     if (PyBytes_Check(given->data) || !given->nbytes) {
@@ -82,14 +85,16 @@ static Job *new_job(Directory *directory, PyObject *name, Py_ssize_t more)
     return job;
 }
 
-/* The data into memory of ours, with its checksum taken on the way, while each piece of it is in the cache. */
-static void copy_data(Operation *op, char *to, const Given *given)
+/* The data into memory of ours; each piece of the copy is checksummed, and digested where `digest` is not NULL, while it is in the cache. */
+static void copy_data(Operation *op, char *to, const Given *given, Digest *digest)
 {
     uint32_t state = 0xFFFFFFFFu;
+    if (digest) digest_begin(digest, (uint64_t)given->nbytes);
     for (Py_ssize_t at = 0; at < given->nbytes; at += COPY_PIECE) {
         Py_ssize_t n = given->nbytes - at < COPY_PIECE ? given->nbytes - at : COPY_PIECE;
-        state = crc_path.update(state, (const unsigned char *)given->address + at, n);
-        memcpy(to + at, given->address + at, (size_t)n);
+        const unsigned char *piece = memcpy(to + at, given->address + at, (size_t)n);
+        state = crc_path.update(state, piece, n);
+        if (digest) digest_piece(digest, piece, (size_t)n);
     }
     op->data = to;
     op->has_crc = 1;
@@ -118,7 +123,7 @@ static Job *writing_job(const TensorQueue *self, Directory *directory, const Giv
             free(job);
             job = NULL;
         } else if (small) {
-            copy_data(op, at, given);
+            copy_data(op, at, given, NULL);
         }
     }
     Py_DECREF(frame);
@@ -143,8 +148,8 @@ static int room_for_owner(Queue *q)
     return ok;
 }
 
-/* Sees to it that nobody changes the data; 0: there is no room, and the caller has to write it now. */
-static int hold_data(TensorQueue *self, Job *job, const Given *given)
+/* Sees to it that nobody changes the data; 0: there is no room, and the caller has to write it now. `digest`: of what is copied. */
+static int hold_data(TensorQueue *self, Job *job, const Given *given, Digest *digest)
 {
     Queue *q = &self->q;
     Operation *op = &job->operation;
@@ -163,22 +168,31 @@ static int hold_data(TensorQueue *self, Job *job, const Given *given)
         return 1;
     }
     if (!job->span) return 0;
-    copy_data(op, q->ring.memory + job->span->start, given);
+    copy_data(op, q->ring.memory + job->span->start, given, digest);
     return 1;
+}
+
+static int state_of(Queue *q, const Content *content)
+{
+    pthread_mutex_lock(&q->lock);
+    int state = content->state;
+    pthread_mutex_unlock(&q->lock);
+    return state;
+}
+
+/* The content of a key; NULL, perhaps with an error set: there is none, or none that can be linked to. */
+static Content *known_content(Queue *q, const Directory *directory, PyObject *key)
+{
+    PyObject *known = PyDict_GetItemWithError(directory->contents, key);
+    Content *content = known ? PyLong_AsVoidPtr(known) : NULL;
+    return content && state_of(q, content) != FAILED ? content : NULL;
 }
 
 /* The content of a key: one that is known, or a new one, `*is_new`. NULL with an error set. */
 static Content *content_of(Queue *q, Directory *directory, PyObject *key, int *is_new)
 {
-    PyObject *known = PyDict_GetItemWithError(directory->contents, key);
-    if (!known && PyErr_Occurred()) return NULL;
-    Content *content = known ? PyLong_AsVoidPtr(known) : NULL;
-    if (content) {
-        pthread_mutex_lock(&q->lock);
-        *is_new = content->state == FAILED;
-        pthread_mutex_unlock(&q->lock);
-        if (!*is_new) return content;
-    }
+    Content *content = known_content(q, directory, key);
+    if (content || PyErr_Occurred()) return content;
     *is_new = 1;
     if (!(content = calloc(1, sizeof *content))) return (Content *)PyErr_NoMemory();
     content->next = directory->all;
@@ -186,12 +200,40 @@ static Content *content_of(Queue *q, Directory *directory, PyObject *key, int *i
     return content;
 }
 
-static int remember(Directory *directory, PyObject *key, Content *content)
+static int put_content(Directory *directory, PyObject *key, Content *content)
 {
     PyObject *address = PyLong_FromVoidPtr(content);
     int ok = address && PyDict_SetItem(directory->contents, key, address) == 0;
     Py_XDECREF(address);
     return ok;
+}
+
+/* From now on other names of the content are linked to it. `digest`: of what is written, where that may be another content than the
+   key's, since somebody changed the memory meanwhile; else NULL. 0 with an error set. */
+static int remember(Queue *q, Directory *directory, PyObject *key, const Given *given, Digest *digest, Content *content)
+{
+    char sum[DIGEST_SIZE];
+    if (digest) {
+        digest_end(digest, (unsigned char *)sum);
+        PyObject *bytes = PyBytes_FromStringAndSize(sum, sizeof sum);
+        key = bytes ? PyTuple_Pack(3, bytes, given->dtype, given->shape) : NULL;
+        Py_XDECREF(bytes);
+    } else {
+        Py_INCREF(key);
+    }
+    int ok = key && (known_content(q, directory, key) || (!PyErr_Occurred() && put_content(directory, key, content)));
+    Py_XDECREF(key);
+    return ok;
+}
+
+/* A job that is not put into the list after all. */
+static void drop_job(Queue *q, Job *job)
+{
+    pthread_mutex_lock(&q->lock);
+    if (job->span) job->span->done = 1;
+    pthread_mutex_unlock(&q->lock);
+    Py_XDECREF(job->owner);
+    free(job);
 }
 
 /* 0 with an error set; nothing has been submitted then. */
@@ -201,19 +243,27 @@ static int submit_new(TensorQueue *self, Directory *directory, const Given *give
     Job *job = writing_job(self, directory, given);
     if (!job) return 0;
     job->content = content;
-    int held = room_for_owner(q) && PySet_Add(directory->names, given->name) == 0 && remember(directory, key, content);
-    if (!held) {
+    if (!room_for_owner(q) || PySet_Add(directory->names, given->name) < 0) {
         free(job);
         return 0;
     }
-    if (hold_data(self, job, given)) {
+    Digest digest;
+    int held = hold_data(self, job, given, &digest), live = !held && !job->operation.data && is_live(given);
+    if (!live && !remember(q, directory, key, given, job->span ? &digest : NULL, content)) {
+        drop_job(q, job);
+        return 0;
+    }
+    if (held) {
         put_job(q, job);
         return 1;
     }
     if (!job->operation.data) job->operation.data = given->address;
+    if (live) job->operation.live = &digest;
     Py_BEGIN_ALLOW_THREADS
     do_now(q, job);
     Py_END_ALLOW_THREADS
+    /* Where that fails there is no memory, and the next of this content is written once more. */
+    if (live && state_of(q, content) == WRITTEN && !remember(q, directory, key, given, &digest, content)) PyErr_Clear();
     return 1;
 }
 
