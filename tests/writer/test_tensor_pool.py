@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
+import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -314,6 +318,68 @@ def test_savers(tmp_path: Path, warnings: list[str], pool_of: Callable[..., Tens
     assert pool.problems["RuntimeError: saver failed"] == 1
     assert sum(pool.problems.values()) == 2
     assert (pool.files, pool.bytes_written) == (1, (tmp_path / "good.pt").stat().st_size)
+
+
+_KILLED = """
+import os, resource, signal, sys
+from msprobe.format import tensor_files
+from msprobe.writer.native_pool import NativePool
+from msprobe.writer.tensor_pool import TensorPool
+way, directory, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if way == "one by one":
+    tensor_files._in_c = None
+os.mkdir(directory)
+pool = (NativePool if way == "threads in C" else TensorPool)(max_bytes=0)
+pool.submit(directory + "/whole.pt", "uint8", (1,), b"1")
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+data = os.urandom(size)
+pool.submit(directory + "/torn.pt", "uint8", (size,), bytearray(data) if sys.argv[4] == "live" else data)
+"""
+
+
+@pytest.mark.parametrize("kind", ["live", "bytes"])
+@pytest.mark.parametrize("size", [1600, 60_000, 2_000_000])
+def test_a_kill_while_a_file_is_written_leaves_nothing_under_its_name(size: int, kind: str, tmp_path: Path, way: str) -> None:
+    """The kernel ends the process in the middle of a write."""
+    directory = tmp_path / "d"
+    ended = subprocess.run([sys.executable, "-c", _KILLED, way, str(directory), str(size), kind])
+    assert ended.returncode == -signal.SIGXFSZ
+    visible = [name for name in os.listdir(directory) if not name.startswith(".")]
+    assert visible == ["whole.pt"]
+    left = [name for name in os.listdir(directory) if name.endswith(tensor_file.UNFINISHED)]
+    assert len(left) == 1 and (directory / left[0]).stat().st_size <= 1500
+
+
+def test_a_saver_writes_under_a_hidden_name(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool, seen = pool_of(), []
+
+    def saver(path: str) -> None:
+        Path(path).write_bytes(b"half")
+        seen.append((os.path.basename(path), sorted(os.listdir(tmp_path))))
+        Path(path).write_bytes(b"whole")
+
+    pool.submit_saver(str(tmp_path / "a.pt"), saver, 3)
+    pool.drain()
+    hidden, names = seen[0]
+    assert hidden.startswith(".") and hidden.endswith(tensor_file.UNFINISHED) and names == [hidden]
+    assert os.listdir(tmp_path) == ["a.pt"] and (tmp_path / "a.pt").read_bytes() == b"whole"
+
+
+def test_an_earlier_content_does_not_stay_where_a_later_one_fails(tmp_path: Path, pool_of: Callable[..., TensorPool]) -> None:
+    pool = pool_of(max_bytes=0)
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    submit(pool, tmp_path / "a.pt", b"1")
+    submit(pool, tmp_path / "b.pt", b"1")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))
+    try:
+        submit(pool, tmp_path / "a.pt", bytearray(9000))
+        submit(pool, tmp_path / "b.pt", bytes(9001))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert dict(pool.problems) == {os.strerror(errno.EFBIG): 2}
+    assert os.listdir(tmp_path) == []
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -12,6 +12,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import IO, Protocol
@@ -27,8 +28,6 @@ from msprobe.numerics.checksum import crc32_of
 Buffer = bytes | bytearray | memoryview
 # A view that repeats its elements (`expand`) is written out up to this size, however small its file.
 _MAX_EXPANSION = 256 << 20
-# Bytes from which a file is written under another name first: smaller ones are written by one system call, which nothing tears.
-_CAREFUL_FROM = 1 << 16
 _FASTER_FROM = 1 << 13
 _PIECE = 1 << 20
 UNFINISHED = ".next"
@@ -47,7 +46,8 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer, live: Diges
 
     dtype: torch's name without "torch."; data: the elements in row-major order, little-endian, any object with a contiguous buffer.
     live: given where other threads may change the data meanwhile; it is told every byte that is written.
-    An existing file of the name is unlinked, not overwritten: other names may be hard links to it.
+    It has a hidden name until it is complete: opening and writing are two calls, and a kill may end a write at any page. An existing file
+    of the name is replaced, not overwritten: other names may be hard links to it.
     Raises KeyError (a dtype that such files cannot hold), ValueError (data does not fit dtype and shape), OSError (nothing is left then).
     """
     around = frame(dtype, tuple(shape))
@@ -55,12 +55,12 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer, live: Diges
     if len(view) != around.nbytes:
         raise ValueError(f"{len(view)} bytes given for {dtype} of shape {tuple(shape)}, which has {around.nbytes}")
     size = len(around.head) + len(view) + len(around.tail)
-    target = path if size < _CAREFUL_FROM else os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{UNFINISHED}")
+    hidden = unfinished(path)
     try:
-        descriptor = os.open(target, _FLAGS, 0o666)
-    except FileExistsError:
-        os.unlink(target)
-        descriptor = os.open(target, _FLAGS, 0o666)
+        descriptor = os.open(hidden, _FLAGS, 0o666)
+    except FileExistsError:  # a killed process left it
+        os.unlink(hidden)
+        descriptor = os.open(hidden, _FLAGS, 0o666)
     try:
         try:
             if live is None:
@@ -70,12 +70,18 @@ def write(path: str, dtype: str, shape: Sequence[int], data: Buffer, live: Diges
                 _write_live(descriptor, around, view, live)
         finally:
             os.close(descriptor)
-        if target is not path:
-            os.rename(target, path)
+        os.rename(hidden, path)
     except BaseException:
-        os.unlink(target)
+        for left in (hidden, path):  # the latter with an earlier content
+            with suppress(OSError):
+                os.unlink(left)
         raise
     return size
+
+
+def unfinished(path: str) -> str:
+    """What a file is called until it is complete."""
+    return os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{UNFINISHED}")
 
 
 def _crc32(view: memoryview) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from msprobe.config import Config
 from msprobe.contain import let_through
 from msprobe.format import layout
+from msprobe.format.tensor_file import UNFINISHED
 from msprobe.log import logger
 from msprobe.recording.closing_line import closing_line
 from msprobe.recording.late_calls import LateInStep
@@ -162,7 +163,7 @@ def remove_tensor_files(directory: str) -> None:
     except OSError:
         return
     for name in names:
-        if name.endswith((".pt", ".npy")):
+        if name.endswith((".pt", ".npy")) or (name.startswith(".") and name.endswith(UNFINISHED)):
             try:
                 os.unlink(os.path.join(directory, name))
             except OSError:

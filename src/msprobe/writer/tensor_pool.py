@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 import weakref
-import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
@@ -116,7 +115,9 @@ class TensorPool:
             directory.submitted.add(job.key)  # last: where an interruption comes before, the content is submitted once more
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
-        """Have `saver(path)` called on a thread of the pool; `nbytes` is the memory it holds. Blocks while `max_bytes` are waiting."""
+        """Have `saver` write the file, under a hidden name that it is given, on a thread of the pool; `nbytes` is the memory it holds.
+        Blocks while `max_bytes` are waiting.
+        """
         if self._inert:
             return
         directory, name = self._noted(path)
@@ -308,13 +309,16 @@ class TensorPool:
 
     def _save(self, path: str, saver: Saver) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # the flush thread may not have come to it yet
-        _unlink_if_there(path)
+        hidden = tensor_file.unfinished(path)
+        _unlink_if_there(hidden)
         try:
-            saver(path)
+            saver(hidden)
+            size = os.stat(hidden).st_size
+            os.replace(hidden, path)
         except BaseException:
+            _unlink_if_there(hidden)
             _unlink_if_there(path)
             raise
-        size = os.stat(path).st_size
         with self._lock:
             self._files += 1
             self._bytes_written += size
@@ -425,9 +429,9 @@ class TensorPool:
             return [problem] * len(operations)
 
     def _copy(self, original: str, path: str) -> None:
-        unfinished = os.path.join(os.path.dirname(path), f".{zlib.crc32(os.fsencode(path)):08x}{tensor_file.UNFINISHED}")
-        shutil.copyfile(original, unfinished)
-        os.replace(unfinished, path)
+        hidden = tensor_file.unfinished(path)
+        shutil.copyfile(original, hidden)
+        os.replace(hidden, path)
         with self._lock:
             self._files += 1
             self._bytes_written += os.stat(path).st_size

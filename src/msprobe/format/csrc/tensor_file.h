@@ -14,8 +14,6 @@
 #include "../../numerics/csrc/crc32.h"
 #include "digest.h"
 
-/* Files from this size on are written under another name first; smaller ones by one system call, which nothing tears. */
-#define CAREFUL_FROM (1 << 16)
 /* Data beyond this goes to the file in pieces, each checksummed just before, so that memory is read once. */
 #define PIECE (1 << 19)
 
@@ -94,11 +92,11 @@ static int open_new(int directory, const char *name)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file = openat(directory, name, flags, 0666);
     if (file >= 0 || errno != EEXIST) return file;
-    /* Not overwritten: other names may be links to it. */
+    /* A killed process left it. */
     return unlinkat(directory, name, 0) < 0 ? -1 : openat(directory, name, flags, 0666);
 }
 
-/* What a file is called while it is being written. */
+/* What a file is called until it is complete: opening and writing are two calls, and a kill may end a write at any page. */
 static void hidden_name(char *out, size_t room, const char *name)
 {
     uint32_t crc = ~crc_portable(0xFFFFFFFFu, (const unsigned char *)name, (int64_t)strlen(name));
@@ -108,23 +106,20 @@ static void hidden_name(char *out, size_t room, const char *name)
 static int write_file(int directory, const Operation *op)
 {
     char hidden[32];
-    const char *target = op->name;
     char *around = malloc((size_t)(op->n_head + op->n_tail));
     if (!around) return ENOMEM;
     memcpy(around, op->head, (size_t)op->n_head);
     memcpy(around + op->n_head, op->tail, (size_t)op->n_tail);
-    if (op->n_head + op->n_data + op->n_tail >= CAREFUL_FROM) {
-        hidden_name(hidden, sizeof hidden, op->name);
-        target = hidden;
-    }
-    int error = 0, file = open_new(directory, target);
+    hidden_name(hidden, sizeof hidden, op->name);
+    int error = 0, file = open_new(directory, hidden);
     if (file < 0) {
         error = errno;
     } else {
         if (write_content(file, op, around, around + op->n_head) < 0) error = errno;
         if (close(file) < 0 && !error && errno != EINTR) error = errno;
-        if (!error && target != op->name && renameat(directory, target, directory, op->name) < 0) error = errno;
-        if (error) unlinkat(directory, target, 0);
+        if (!error && renameat(directory, hidden, directory, op->name) < 0) error = errno;
+        if (error) unlinkat(directory, hidden, 0);
+        if (error) unlinkat(directory, op->name, 0); /* of an earlier content */
     }
     free(around);
     return error;
