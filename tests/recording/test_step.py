@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import shutil
 import time
 from pathlib import Path
@@ -15,7 +17,8 @@ from msprobe.config import load_config
 from msprobe.recording.place import Place
 from msprobe.recording.selecting import make_selection
 from msprobe.recording.step_of_calls import StepOfCalls
-from msprobe.writer import StepWriter, TensorPool
+from msprobe.writer import StepWriter, TensorPool, native_pool
+from msprobe.writer.native_pool import NativePool
 
 
 def begun(root: Path, pool: TensorPool | None = None, level: str = "mix", **section: Any) -> StepOfCalls:
@@ -113,10 +116,31 @@ def test_only_the_step_s_own_tensor_files_count(tmp_path: Path, caplog: pytest.L
     assert "; not recorded: 1 (1 × " in line
 
 
+@pytest.mark.parametrize("pool_type", [TensorPool, NativePool] if native_pool._queue_type else [TensorPool])
+def test_tensor_files_that_could_not_be_written_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pool_type: type[TensorPool]
+) -> None:
+    pool = pool_type()
+    pool.submit(f"{tmp_path}/elsewhere/bad.pt", "int64", (3,), b"1")
+    step = begun(tmp_path, pool)
+    pool.submit(f"{step.tensor_directory}/{'x' * 300}.pt", "uint8", (1,), b"1")
+    for number in range(250):
+        pool.submit(f"{step.tensor_directory}/{number}.pt", "int64", (3,), b"1")
+    lines = [text for _, text in ended(step, caplog) if text.startswith("[step 2]")]
+    pool.close()
+    assert "not recorded: 251 (250 × ValueError: 1 bytes given" in lines[0]
+    told = (Path(step.directory) / "dump_error_info.log").read_text().splitlines()
+    why = "ValueError: 1 bytes given for int64 of shape (3,), which has 24"
+    long = f"dump_tensor_data/{'x' * 300}.pt: {os.strerror(errno.ENAMETOOLONG)}"
+    assert sorted(told) == sorted([*(f"dump_tensor_data/{n}.pt: {why}" for n in range(200)), f"50 more tensor files: {why}", long])
+    meta = json.loads((Path(step.directory) / "meta.json").read_text())
+    assert meta["not_recorded"] == {f"tensor files: {why}": 250, f"tensor files: {os.strerror(errno.ENAMETOOLONG)}": 1}
+
+
 def test_tensor_files_of_an_earlier_run_go(tmp_path: Path) -> None:
     tensors = tmp_path / "dump" / "step2" / "rank0" / "dump_tensor_data"
     tensors.mkdir(parents=True)
-    for name in ("a.pt", "b.npy", "notes.txt"):
+    for name in ("a.pt", "b.npy", ".0a1b2c3d.next", "notes.txt"):
         (tensors / name).touch()
     begun(tmp_path)
     assert [path.name for path in tensors.iterdir()] == ["notes.txt"]

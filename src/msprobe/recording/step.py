@@ -89,14 +89,16 @@ class Step:
             let_through(error)
             self.report(f"end of step {self.step}", repr(error))
 
-    def _drain(self) -> tuple[int, Counter[str]]:
-        """Wait until the step's tensor files are there; gives their bytes, and what went wrong with them."""
+    def _drain(self) -> int:
+        """Wait until the step's tensor files are there, and tell which of them are not; gives their bytes."""
         pool = self._pool
         if pool is None:
-            return 0, Counter()
+            return 0
         bytes_before, problems_before = self._pool_before
         self.whatever_happens(pool.drain)
-        return pool.bytes_written - bytes_before, Counter(pool.problems) - problems_before
+        problems = Counter(pool.problems) - problems_before
+        self.whatever_happens(lambda: self.unrecorded.report_files(problems, pool.failed_files(self.directory)))
+        return pool.bytes_written - bytes_before
 
     def conclude(
         self,
@@ -119,12 +121,11 @@ class Step:
             warning: makes a warning of the closing line, and stands behind it.
         """
         tally, unrecorded = self.tally, self.unrecorded
-        size, problems = self._drain()
-        unrecorded.reasons += problems
+        size = self._drain()
         for ask in facts:
             self.whatever_happens(partial(self._note, ask))
         report = self.writer.close()
-        tally.lost = unrecorded.count + problems.total() + sum(report.problems.values())
+        tally.lost = unrecorded.count + sum(report.problems.values())
         tally.spent += time.perf_counter() - began
         text = closing_line(
             self.step,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msprobe.contain import let_through
 
@@ -67,6 +67,24 @@ class Unrecorded:
                     self._write(line)
         except Exception as caught:
             let_through(caught)  # an error in telling of an error has nobody left to tell; it is counted
+
+    def report_files(self, counts: Mapping[str, int], names: Mapping[str, Sequence[str]]) -> None:
+        """Files of tensors could not be written.
+
+        Args:
+            counts: how many, by reason.
+            names: of some of them.
+        """
+        for reason, count in counts.items():
+            self.count += count
+            self.reasons[reason] += count
+            self.lines[f"tensor files: {reason}"] += count
+            if self._write is not None:
+                known = names.get(reason, ())
+                for name in known:
+                    self._write(f"{name}: {reason}")
+                if count > len(known):
+                    self._write(f"{count - len(known)} {'more ' if known else ''}tensor files: {reason}")
 
     def let_go(self) -> None:
         """The step has ended; nothing is written any more."""

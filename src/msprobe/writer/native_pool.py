@@ -55,6 +55,11 @@ class NativePool(TensorPool):
         self._collect()
         return self._problems
 
+    def failed_files(self, directory: str) -> dict[str, list[str]]:
+        """See `TensorPool.failed_files`."""
+        self._collect()
+        return super().failed_files(directory)
+
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer, owner: Any = None) -> None:
         """See `TensorPool.submit`."""
         if self._inert:

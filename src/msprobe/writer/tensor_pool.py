@@ -34,6 +34,9 @@ _BATCH = 64
 _BATCH_BYTES = 1 << 20
 # From this size on data is copied into the ring.
 _RING_FROM = 1 << 12
+# Names of files that failed, of one directory and for one reason, and such lists: beyond that they are only counted.
+_MOST_NAMES = 200
+_MOST_LISTS = 1000
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
 
@@ -49,6 +52,7 @@ class TensorPool:
 
     def __init__(self, max_bytes: int = 64 << 20, threads: int | None = None) -> None:
         self._problems: Counter[str] = Counter()
+        self._failed_names: dict[tuple[str, str], list[str]] = {}  # by directory and reason
         self._files = 0
         self._bytes_written = 0
         self._max_bytes = max_bytes
@@ -83,6 +87,15 @@ class TensorPool:
     def problems(self) -> Counter[str]:
         """What could not be written, by reason."""
         return self._problems
+
+    def failed_files(self, directory: str) -> dict[str, list[str]]:
+        """Which files in a directory and below it could not be written, by reason: for each reason the first 200. They are given once."""
+        found: dict[str, list[str]] = {}
+        with self._lock:
+            for key in [key for key in self._failed_names if f"{key[0]}/".startswith(f"{directory}/")]:
+                below = key[0][len(directory) + 1 :]
+                found.setdefault(key[1], []).extend(os.path.join(below, name) for name in self._failed_names.pop(key))
+        return {reason: names[:_MOST_NAMES] for reason, names in found.items()}
 
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer, owner: Any = None) -> None:
         """Have a `.pt` written (tensor_file.write).
@@ -438,11 +451,16 @@ class TensorPool:
 
     def _failed(self, path: str, failure: Exception) -> None:
         reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
+        directory, _, name = path.rpartition("/")
         with self._lock:
             self._problems[reason] += 1
+            if len(self._failed_names) < _MOST_LISTS or (directory, reason) in self._failed_names:
+                names = self._failed_names.setdefault((directory, reason), [])
+                if len(names) < _MOST_NAMES:
+                    names.append(name)
             warn, self._warned = not self._warned, True
         if warn:
-            logger.warning("%s cannot be written (%s); the run goes on, further tensor files that fail are only counted", path, reason)
+            logger.warning("%s cannot be written (%s); the run goes on, the end of the step tells what else failed", path, reason)
 
 
 def drain_at_end(pool: TensorPool) -> None:
