@@ -320,6 +320,32 @@ def test_savers(tmp_path: Path, warnings: list[str], pool_of: Callable[..., Tens
     assert (pool.files, pool.bytes_written) == (1, (tmp_path / "good.pt").stat().st_size)
 
 
+_READ_ONLY = """
+import sys
+from msprobe.format import tensor_files
+from msprobe.writer.native_pool import NativePool
+from msprobe.writer.tensor_pool import TensorPool
+way, directory = sys.argv[1:]
+if way == "one by one":
+    tensor_files._in_c = None
+pool = (NativePool if way == "threads in C" else TensorPool)()
+pool.submit(directory + "/a/b/c/x.pt", "uint8", (1,), b"1")
+pool.submit(directory + "/x.pt", "uint8", (1,), b"1")
+pool.drain()
+print(dict(pool.problems), end="")
+"""
+
+
+def test_a_read_only_file_system_is_told(tmp_path: Path, way: str) -> None:
+    mounted = ["unshare", "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs -o size=1m,ro tmpfs "$0" && exec "$@"', str(tmp_path)]
+    try:
+        subprocess.run([*mounted, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("nothing can be mounted here")
+    told = subprocess.run([*mounted, sys.executable, "-c", _READ_ONLY, way, str(tmp_path)], capture_output=True, text=True)
+    assert told.stdout == str({os.strerror(errno.EROFS): 2})
+
+
 _KILLED = """
 import os, resource, signal, sys
 from msprobe.format import tensor_files

@@ -20,6 +20,16 @@ static void note_failure(Queue *q, const Directory *directory, const char *name,
     pthread_mutex_unlock(&q->lock);
 }
 
+/* Why a directory cannot be made, which is no matter where it is there: a file system may give any reason then. */
+static int make_directory(const char *path)
+{
+    struct stat there;
+    if (mkdir(path, 0777) == 0) return 0;
+    int error = errno;
+    if (stat(path, &there) < 0) return error;
+    return S_ISDIR(there.st_mode) ? 0 : ENOTDIR;
+}
+
 static int make_directories(const char *path)
 {
     char *part = strdup(path);
@@ -27,7 +37,7 @@ static int make_directories(const char *path)
     for (char *at = part; at && *at && !error;) {
         at = strchr(at + 1, '/');
         if (at) *at = 0;
-        if (mkdir(part, 0777) < 0 && errno != EEXIST && (!at || errno != EROFS)) error = errno;
+        error = make_directory(part);
         if (at) *at = '/';
     }
     free(part);
