@@ -221,6 +221,27 @@ def test_after_close(tmp_path: Path, strict: Any) -> None:
     assert id(writer) not in flusher().live
 
 
+def test_what_another_thread_adds_while_the_step_ends(tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the last look at what there is: it is written, as far as it has come. After it: it is lost, and told as that."""
+    writer, collect, finish = open_writer(tmp_path), StepWriter._collect, growing_file.GrowingFile.finish
+
+    def collect_later(self: StepWriter) -> str:
+        writer.add("running", {"input": 1})
+        return collect(self)
+
+    def finish_later(self: growing_file.GrowingFile, transient: str = "") -> None:
+        writer.add(f"late for {os.path.basename(self.path)}", {}, True)
+        finish(self, transient)
+
+    monkeypatch.setattr(StepWriter, "_collect", collect_later)
+    monkeypatch.setattr(growing_file.GrowingFile, "finish", finish_later)
+    writer.add("a", {}, True)
+    report = writer.close()
+    assert strict(tmp_path / "dump.json")["data"] == {"a": {}, "running": {"input": 1}}
+    assert report.problems == {"entries of dump.json lost: added by another thread as the step ended": 3}
+    assert report.lost == 3
+
+
 @pytest.mark.parametrize("flush_first", [False, True])
 def test_the_directory_is_taken_away(flush_first: bool, tmp_path: Path, strict: Any, warnings: list[str]) -> None:
     directory = tmp_path / "step0"

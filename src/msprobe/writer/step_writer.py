@@ -80,7 +80,8 @@ class StepWriter(OneAtATime):
         self._lost = 0
         self._problems: dict[str, int] = {}
         self._warned = False
-        self._reason = "the directory was removed during the run"
+        self._reason = "the end of the step was cut off"  # unless something else is found
+        self._finished = False
         self._inert = False
         self._report: CloseReport | None = None
         tensor_directory = os.path.join(shown_as or given, layout.TENSORS) if tensors else None
@@ -176,13 +177,16 @@ class StepWriter(OneAtATime):
         if self._report is not None or self._is_inside():
             return
         flusher().unregister(self)
-        lost = self._lost + self._dump.waiting_entries + len(self._pending) + len(self._entries)
-        if lost:
-            self._problems[f"entries of {os.path.basename(self._dump.path)} lost: {self._reason}"] = lost
+        lost, late = self._lost + self._dump.waiting_entries, len(self._entries)
+        if not self._finished:  # else those that are pending are in the file, as far as they had come
+            lost, late = lost + len(self._pending) + late, 0
+        for count, reason in ((lost, self._reason), (late, "added by another thread as the step ended")):
+            if count:
+                self._problems[f"entries of {os.path.basename(self._dump.path)} lost: {reason}"] = count
         for file in self._grow[1:]:
             if file.waiting:
                 self._problems[f"{os.path.basename(file.path)} is not complete: {self._reason}"] = 1
-        self._report = CloseReport(self._files.size, dict(self._problems), lost)
+        self._report = CloseReport(self._files.size, dict(self._problems), lost + late)
         self._swallow()
         for file in self._grow:
             if file.waiting:
@@ -226,6 +230,7 @@ class StepWriter(OneAtATime):
             self._stack_file.replace(self._table.regrouped())
             self._table.scattered = False
         self._settle()
+        self._finished = True
 
     def _bring_up_to_date(self, write: Callable[[GrowingFile, str], None]) -> None:
         """Every file gets its turn, also when another one fails; the first failure is raised at the end."""
@@ -368,6 +373,7 @@ class StepWriter(OneAtATime):
 
     def _restore(self) -> None:
         """Someone took files away: what was in them is lost, what is in memory is written to new ones."""
+        self._reason = "the directory was removed during the run"
         self._warn("or a file in it was removed during the run; it is made again, what was in it is lost")
         self._meta_text = ""
         in_file = self._dump.entries
