@@ -29,6 +29,7 @@ class Subclass(torch.Tensor):
     pass
 
 
+FakeTensorMode()  # in torch 2.6 the first one imports torch._dynamo, which computes with tensors: not while a test records
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 import torch.nn as nn
 from capturing import Step, configured, forget_debugger
 from sample_runs import Net
