@@ -38,22 +38,47 @@ static inline uint64_t digest_load(const unsigned char *p)
     return value;
 }
 
-static inline void digest_stripe(uint64_t *lanes, const unsigned char *p, const unsigned char *secret)
+/* `count` stripes, each with the secret 8 bytes further on. */
+typedef void (*StripesFn)(uint64_t *lanes, const unsigned char *p, const unsigned char *secret, int count);
+
+static void digest_stripes_portable(uint64_t *lanes, const unsigned char *p, const unsigned char *secret, int count)
 {
-#if X86_64
-    for (int k = 0; k < 4; k++) {
-        __m128i value = _mm_loadu_si128((const __m128i *)p + k), lane = _mm_loadu_si128((const __m128i *)lanes + k);
-        __m128i keyed = _mm_xor_si128(value, _mm_loadu_si128((const __m128i *)secret + k));
-        __m128i product = _mm_mul_epu32(keyed, _mm_shuffle_epi32(keyed, _MM_SHUFFLE(0, 3, 0, 1)));
-        lane = _mm_add_epi64(lane, _mm_shuffle_epi32(value, _MM_SHUFFLE(1, 0, 3, 2)));
-        _mm_storeu_si128((__m128i *)lanes + k, _mm_add_epi64(product, lane));
+    for (; count > 0; count--, p += DIGEST_STRIPE, secret += 8)
+        for (int k = 0; k < 8; k++) {
+            uint64_t value = digest_load(p + 8 * k), keyed = value ^ digest_load(secret + 8 * k);
+            lanes[k ^ 1] += value;
+            lanes[k] += (keyed & 0xFFFFFFFFu) * (keyed >> 32);
+        }
+}
+
+#if X86_DISPATCH
+__attribute__((target("avx2")))
+static void digest_stripes_avx2(uint64_t *lanes, const unsigned char *p, const unsigned char *secret, int count)
+{
+    __m256i sums[2] = {_mm256_loadu_si256((const __m256i *)lanes), _mm256_loadu_si256((const __m256i *)lanes + 1)};
+    for (; count > 0; count--, p += DIGEST_STRIPE, secret += 8)
+        for (int k = 0; k < 2; k++) {
+            __m256i value = _mm256_loadu_si256((const __m256i *)p + k);
+            __m256i keyed = _mm256_xor_si256(value, _mm256_loadu_si256((const __m256i *)secret + k));
+            __m256i product = _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32));
+            sums[k] = _mm256_add_epi64(_mm256_add_epi64(sums[k], _mm256_shuffle_epi32(value, _MM_SHUFFLE(1, 0, 3, 2))), product);
+        }
+    _mm256_storeu_si256((__m256i *)lanes, sums[0]);
+    _mm256_storeu_si256((__m256i *)lanes + 1, sums[1]);
+}
+#endif
+
+static StripesFn digest_stripes(void)
+{
+#if X86_DISPATCH
+    static StripesFn chosen;
+    if (!chosen) {
+        __builtin_cpu_init();
+        chosen = __builtin_cpu_supports("avx2") ? digest_stripes_avx2 : digest_stripes_portable;
     }
+    return chosen;
 #else
-    for (int k = 0; k < 8; k++) {
-        uint64_t value = digest_load(p + 8 * k), keyed = value ^ digest_load(secret + 8 * k);
-        lanes[k ^ 1] += value;
-        lanes[k] += (keyed & 0xFFFFFFFFu) * (keyed >> 32);
-    }
+    return digest_stripes_portable;
 #endif
 }
 
@@ -71,14 +96,15 @@ static void digest_piece(Digest *digest, const unsigned char *p, size_t n)
 {
     uint64_t lanes[8], left = digest->total - digest->at; /* of all that is to come, from p on */
     const unsigned char *piece = p, *end = p + n;
+    StripesFn stripes = digest_stripes();
     memcpy(lanes, digest->lanes, sizeof lanes);
     for (; end - p >= DIGEST_BLOCK && left > DIGEST_BLOCK; p += DIGEST_BLOCK, left -= DIGEST_BLOCK) {
-        for (int k = 0; k < DIGEST_BLOCK / DIGEST_STRIPE; k++) digest_stripe(lanes, p + DIGEST_STRIPE * k, digest_secret + 8 * k);
+        stripes(lanes, p, digest_secret, DIGEST_BLOCK / DIGEST_STRIPE);
         for (int k = 0; k < 8; k++)
             lanes[k] = (lanes[k] ^ lanes[k] >> 47 ^ digest_load(digest_secret + 128 + 8 * k)) * DIGEST_P32_1;
     }
     for (int k = 0; end - p >= DIGEST_STRIPE && left > DIGEST_STRIPE; k++, p += DIGEST_STRIPE, left -= DIGEST_STRIPE)
-        digest_stripe(lanes, p, digest_secret + 8 * k);
+        stripes(lanes, p, digest_secret + 8 * k, 1);
     memcpy(digest->lanes, lanes, sizeof lanes);
     digest->at += n;
     size_t kept = n < DIGEST_STRIPE ? DIGEST_STRIPE - n : 0;
@@ -105,7 +131,7 @@ static uint64_t digest_merged(const uint64_t *lanes, const unsigned char *secret
 /* All pieces have come. */
 static inline void digest_end(Digest *digest, unsigned char *out)
 {
-    digest_stripe(digest->lanes, digest->last, digest_secret + 121);
+    digest_stripes()(digest->lanes, digest->last, digest_secret + 121, 1);
     uint64_t low = digest_merged(digest->lanes, digest_secret + 11, digest->total * DIGEST_P64_1);
     uint64_t high = digest_merged(digest->lanes, digest_secret + 117, ~(digest->total * DIGEST_P64_2));
     for (int k = 0; k < 8; k++) {
