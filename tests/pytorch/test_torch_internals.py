@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,9 +19,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import msprobe.pytorch
+from msprobe import numerics
 from msprobe.pytorch import compile_internals, torch_internals
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 class Notes(TorchFunctionMode):
@@ -482,3 +486,13 @@ def test_hooks_of_somebody_else_are_seen(register: Callable[..., Any]) -> None:
     finally:
         handle.remove()
     assert torch_internals.only_hooks_of(module, "key")
+
+
+@pytest.mark.skipif(
+    not os.path.exists(torch_internals.COMPUTING_LIBRARY) or TORCH < (2, 13),
+    reason="no wheel for Linux, or one with an older OpenMP runtime",
+)
+@pytest.mark.skipif(not numerics.HAVE_KERNELS, reason="no compiler")
+def test_the_computing_library_has_threads_to_share() -> None:
+    assert numerics.share_threads(torch_internals.COMPUTING_LIBRARY)
+    assert not numerics.share_threads(None)
