@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_the_launcher_of_accelerate(alone: Runs) -> None:
     assert [done.calls(step).count("first.Linear.1") for step in range(2)] == [1, 1]  # two batches are one step
 
 
+def once_ended(run: Callable[..., Ran], *command: str) -> Ran:
+    """A run whose processes came to their end: a thread of torch's own makes some abort there, with msprobe or without."""
+    for _ in range(6):
+        done = run(*command)
+        if "terminate called without an active exception" not in done.err:
+            break
+    return done
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "calls"),
@@ -80,7 +90,7 @@ def test_two_ranks(source: str, calls: list[str], alone: Runs) -> None:
     torchrun = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", alone.script(source)]
     losses = []
     for run in (alone.plain, alone.recorded):
-        done = run(*torchrun)
+        done = once_ended(run, *torchrun)
         assert done.code == 0, done.err
         losses.append([(alone.directory / f"losses{rank}.txt").read_text() for rank in range(2)])
     assert losses[0] == losses[1]

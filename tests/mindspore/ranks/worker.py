@@ -62,8 +62,9 @@ def communicate():
     for recorded in (False, True):
         if recorded:
             PrecisionDebugger._instance = PrecisionDebugger._session = None
-            Path("communication.json").write_text(json.dumps({"dump_path": "communication", "level": "L1"}), encoding="utf-8")
-            PrecisionDebugger("communication.json").start()
+            own = f"communication{communication.get_rank()}.json"  # the other process reads its file while this one is written
+            Path(own).write_text(json.dumps({"dump_path": "communication", "level": "L1"}), encoding="utf-8")
+            PrecisionDebugger(own).start()
         summed, passed, later = (Tensor(np.full(3, number, np.float32)) for _ in range(3))
         results = [distributed.all_reduce(summed), distributed.recv(passed, src=1)]
         handle = distributed.all_reduce(later, async_op=True)
