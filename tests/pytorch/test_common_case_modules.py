@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import itertools
 import re
+import statistics
 import threading
 from collections import namedtuple
 from collections.abc import Callable
@@ -516,7 +518,6 @@ def test_nothing_stays_in_memory(tmp_path: Path) -> None:
         gc.collect()
         return len(gc.get_objects())
 
-    one_step()
-    one_step()
-    before = one_step()
-    assert max(one_step() for _ in range(3)) <= before + 20
+    counts = [one_step() for _ in range(9)]
+    grown = [after - before for before, after in itertools.pairwise(counts)]
+    assert statistics.median(grown) <= 8, "each step has 60 calls of modules; what pytest keeps of log lines is a few"
