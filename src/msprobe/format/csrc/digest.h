@@ -1,8 +1,8 @@
 /* XXH3 of 128 bits, as xxhash.xxh3_128_digest has it (which offers C nothing), for what comes in pieces: what is copied is digested while it is in the cache, and
    without Python's lock. Only for more than 240 bytes; the algorithm for fewer is another one.
    Source: Collet, xxHash specification 0.2.0, "XXH3 algorithm for large inputs"; seed 0 and the default secret. Little-endian only. */
-#ifndef MSPROBE_DIGEST_H
-#define MSPROBE_DIGEST_H
+#ifndef MSPROBE_CONTENT_DIGEST_H
+#define MSPROBE_CONTENT_DIGEST_H
 
 #include <stdint.h>
 #include <string.h>
