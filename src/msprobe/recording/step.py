@@ -23,7 +23,7 @@ from msprobe.writer import StepWriter, TensorPool
 
 
 class Step:
-    """What every step has. `writer` is set before anything is recorded.
+    """What every step has. `begin_writing` is called before anything is recorded.
 
     Args:
         config: the configuration.
@@ -51,7 +51,10 @@ class Step:
         self.directory = place.directory(place.root, step)
         self.tensor_directory = os.path.join(self.directory, layout.TENSORS)
         self.tally = Tally()
-        self.unrecorded = Unrecorded(self._write_reason, parts)
+        self.unrecorded = Unrecorded(parts=parts)
+        self.report = self.unrecorded.report
+        """`report(entry, reason)`: something could not be recorded; it is counted, and its reason goes to dump_error_info.log (once for each
+        text). Not a method of the step: whoever keeps it keeps no step, which would be a cycle for the garbage collector in each."""
         self.late = LateInStep()
         self._document = document
         self._pool = pool
@@ -71,15 +74,13 @@ class Step:
         if not self.is_new:
             remove_tensor_files(self.tensor_directory)
 
-    def _write_reason(self, line: str) -> None:
-        self.writer.error(line)
+    def begin_writing(self, writer: StepWriter) -> None:
+        """The step's files are these."""
+        self.writer = writer
+        self.unrecorded.write_to(writer.error)
 
     def _note(self, ask: Callable[[], dict[str, Any]]) -> None:
         self.writer.meta.update(ask())
-
-    def report(self, entry: str, reason: str) -> None:
-        """Something could not be recorded: it is counted, and its reason goes to dump_error_info.log (once for each text)."""
-        self.unrecorded.report(entry, reason)
 
     def whatever_happens(self, part: Callable[[], None]) -> None:
         """Do a part of ending the step: the files are completed also when it fails."""

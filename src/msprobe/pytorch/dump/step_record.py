@@ -53,9 +53,9 @@ class StepRecord(StepOfCalls):
         if config.task == "nan_check":
             self.settings["tensors"] = False
         if check is None:
-            self.writer = writer_class(config)(self.directory, **self.settings)
+            self.begin_writing(writer_class(config)(self.directory, **self.settings))
         else:
-            self.writer = CheckedWriter(check, self.report, self.directory, **self.settings)
+            self.begin_writing(CheckedWriter(check, self.report, self.directory, **self.settings))
         self.writer.meta.update(made_with)
         saver = TensorSaver(self.tensor_directory, pool) if pool is not None else None
         self.saver = saver
@@ -148,3 +148,13 @@ class StepRecord(StepOfCalls):
             self.conclude_calls(began, late)
         else:
             self.conclude_calls(began, late, check.facts, lambda: f"; {check.summary()}")
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The step and what recorded it would hold each other: garbage of every step, which Python's collector looks at again and again,
+        and frees only when there is as much of it as a quarter of everything else. An observer that stays in a graph holds the step, not
+        the other way round."""
+        self.parameter_gradients.reduced = None
+        del self.observers, self.parameter_gradients
+        self.counted_in_c.clear()
+        self.failed.clear()
