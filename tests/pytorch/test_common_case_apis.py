@@ -382,6 +382,6 @@ def test_only_straightforward_entries_become_text_in_c(value: Any, text: bool) -
     import orjson
 
     entry = _entry.Entry("name", value, True)
-    _entry.encode([entry], orjson.dumps, orjson.OPT_INDENT_2, 1, 1)
+    _entry.encode_entries([entry], orjson.dumps, orjson.OPT_INDENT_2, 1, 1)
     assert bool(entry.text) is text
     assert (entry.data == {}) is text

@@ -117,13 +117,14 @@ IN_THE_MIDDLE = """
 import os, signal, sys
 from msprobe.writer import StepWriter, exchange, growing_file, step_files
 moment, count = sys.argv[2], int(sys.argv[3])
-real = {"pwrite": os.pwrite, "ftruncate": os.ftruncate, "unlink": os.unlink, "link": os.link, "open": os.open}
+real = {"pwritev": os.pwritev, "ftruncate": os.ftruncate, "unlink": os.unlink, "link": os.link, "open": os.open}
 def die(*arguments, **more):
     global count
     count -= 1
     if count == 0:
-        if moment == "pwrite":
-            real["pwrite"](arguments[0], arguments[1][: len(arguments[1]) // 2], arguments[2])
+        if moment == "pwritev":
+            data = b"".join(arguments[1])
+            os.pwrite(arguments[0], data[: len(data) // 2], arguments[2])
         os.kill(os.getpid(), signal.SIGKILL)
     return real[moment](*arguments, **more)
 if moment == "exchange":
@@ -149,7 +150,7 @@ writer.close()
 """
 
 
-@pytest.mark.parametrize("moment", ["pwrite", "ftruncate", "unlink", "link", "open", "exchange"])
+@pytest.mark.parametrize("moment", ["pwritev", "ftruncate", "unlink", "link", "open", "exchange"])
 def test_killed_inside_each_system_call(moment: str, tmp_path: Path, strict: Any) -> None:
     """Whichever call it is, the first to the last: what the flush before wrote is there."""
     for count in (1, 2, 3, 4, 5, 7, 10, 14, 25, 40):

@@ -27,7 +27,7 @@ def none(reason: str) -> None:
 
 
 def whole(items: dict[str, Any], depth: int, problem: Any = none) -> str:
-    text = json_text.members(items, depth, problem)
+    text = json_text.members(items, depth, problem).decode("ascii")
     inside = text + "\n" + "  " * (depth - 1) if text else ""
     return "{" + inside + "}" if depth == 1 else '{\n  "data": {' + inside + "}\n}"
 
@@ -59,10 +59,10 @@ def test_documents() -> None:
 
 def test_numbers_outside_json() -> None:
     text = json_text.members({"x": [math.nan, math.inf, -math.inf, -0.0, 2**70, 5e-324, 0.1]}, 1, none)
-    assert text == '\n "x": [\n  NaN,\n  Infinity,\n  -Infinity,\n  -0.0,\n  1180591620717411303424,\n  5e-324,\n  0.1\n ]'
+    assert text == b'\n "x": [\n  NaN,\n  Infinity,\n  -Infinity,\n  -0.0,\n  1180591620717411303424,\n  5e-324,\n  0.1\n ]'
     for number in (math.nan, math.inf, -math.inf):
         assert json_text.members({"x": {"y": [1, number]}}, 2, none) == (
-            f'\n    "x": {{\n      "y": [\n        1,\n        {json.dumps(number)}\n      ]\n    }}'
+            f'\n    "x": {{\n      "y": [\n        1,\n        {json.dumps(number)}\n      ]\n    }}'.encode()
         )
 
 

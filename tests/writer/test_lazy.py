@@ -80,12 +80,12 @@ def test_the_directory_appears_complete(tmp_path: Path, monkeypatch: pytest.Monk
         writer.add("a", {"x": 1}, True)
         calls = 0
 
-        def write(path: str, data: bytes, limit: int = fail_at) -> None:
+        def write(path: str, *pieces: bytes, limit: int = fail_at) -> None:
             nonlocal calls
             calls += 1
             if calls > limit:
                 raise OSError(28, "No space left on device")
-            real(path, data)
+            real(path, *pieces)
 
         with monkeypatch.context() as patch:
             patch.setattr(step_files, "write_new", write)

@@ -17,8 +17,8 @@ def none(reason: str) -> None:
     pytest.fail(reason)
 
 
-def parsed(*members: str) -> Any:
-    text = "{" + ",".join(filter(None, members)) + "\n}"
+def parsed(*members: bytes) -> Any:
+    text = (b"{" + b",".join(filter(None, members)) + b"\n}").decode("ascii")
     document = json.loads(text)
     assert text == json.dumps(document, indent=1) or not document
     return document
@@ -49,7 +49,7 @@ def test_frames_are_asked_for_once() -> None:
         return ["frame é\n line"]
 
     table = StackTable()
-    text = table.add([("a", "k", frames), ("b", "k", frames)], none) + "," + table.add([("c", "k", frames)], none)
+    text = table.add([("a", "k", frames), ("b", "k", frames)], none) + b"," + table.add([("c", "k", frames)], none)
     assert parsed(text) == {"0": [["a", "b"], ["frame é\n line"]], "1": [["c"], ["frame é\n line"]]}
     assert asked == [1]
 
@@ -73,8 +73,8 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty() -> None:
-    assert StackTable().add([], none) == ""
-    assert StackTable().regrouped() == ""
+    assert StackTable().add([], none) == b""
+    assert StackTable().regrouped() == b""
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 4)), max_size=6), max_size=6))

@@ -225,11 +225,11 @@ def test_what_another_thread_adds_while_the_step_ends(tmp_path: Path, strict: An
     """Before the last look at what there is: it is written, as far as it has come. After it: it is lost, and told as that."""
     writer, collect, finish = open_writer(tmp_path), StepWriter._collect, growing_file.GrowingFile.finish
 
-    def collect_later(self: StepWriter) -> str:
+    def collect_later(self: StepWriter) -> growing_file.Pieces:
         writer.add("running", {"input": 1})
         return collect(self)
 
-    def finish_later(self: growing_file.GrowingFile, transient: str = "") -> None:
+    def finish_later(self: growing_file.GrowingFile, transient: growing_file.Pieces = ()) -> None:
         writer.add(f"late for {os.path.basename(self.path)}", {}, True)
         finish(self, transient)
 
@@ -288,11 +288,11 @@ def test_full_disk(when: str, tmp_path: Path, strict: Any, warnings: list[str], 
         raise OSError(28, "No space left on device")
 
     if when == "from the beginning":
-        monkeypatch.setattr(os, "pwrite", full)
+        monkeypatch.setattr(os, "pwritev", full)
     writer = open_writer(tmp_path / "step0")
     writer.add("a", record(), True)
     writer.flush()
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwritev", full)
     for number in range(3):
         writer.add(f"n{number}", record(), True)
         writer.flush()
@@ -322,7 +322,7 @@ def test_memory_for_a_full_disk_is_bounded(tmp_path: Path, warnings: list[str], 
     def full(*args: Any) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwritev", full)
     for number in range(30):
         writer.add(f"n{number}", {"text": "x" * 1000}, True)
         writer.flush()

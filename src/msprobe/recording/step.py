@@ -53,8 +53,8 @@ class Step:
         self.tally = Tally()
         self.unrecorded = Unrecorded(parts=parts)
         self.report = self.unrecorded.report
-        """`report(entry, reason)`: something could not be recorded; it is counted, and its reason goes to dump_error_info.log (once for each
-        text). Not a method of the step: whoever keeps it keeps no step, which would be a cycle for the garbage collector in each."""
+        """`report(entry, reason)`: something could not be recorded; it is counted, and its reason goes to dump_error_info.log, once for
+        each text. Not a method of the step: who keeps it does not keep the step, which in each step would be a cycle to be collected."""
         self.late = LateInStep()
         self._document = document
         self._pool = pool
@@ -126,6 +126,7 @@ class Step:
         for ask in facts:
             self.whatever_happens(partial(self._note, ask))
         report = self.writer.close()
+        unrecorded.let_go()
         tally.lost = unrecorded.count + sum(report.problems.values())
         tally.spent += time.perf_counter() - began
         text = closing_line(

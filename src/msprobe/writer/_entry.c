@@ -45,7 +45,7 @@ static void entry_dealloc(PyObject *self)
 static PyMemberDef members[] = {
     {"name", T_OBJECT_EX, offsetof(Entry, name), 0, "As it stands in the file."},
     {"data", T_OBJECT_EX, offsetof(Entry, data), 0, "The records, until they have become text."},
-    {"text", T_OBJECT_EX, offsetof(Entry, text), 0, "Its members as they will stand in the file, once `finish` has made them."},
+    {"text", T_OBJECT_EX, offsetof(Entry, text), 0, "Its members as they will stand in the file, in bytes, once `finish` has made them."},
     {"done", T_BOOL, offsetof(Entry, done), 0, "It is final."},
     {"ordinary", T_BOOL, offsetof(Entry, ordinary), 0, "Whether it is known that `data` holds no NaN and no infinite number."},
     {NULL, 0, 0, 0, NULL},
@@ -71,6 +71,13 @@ static int has_null(const char *text, Py_ssize_t size)
     return 0;
 }
 
+static int is_ascii(const char *text, Py_ssize_t size)
+{
+    unsigned char seen = 0;
+    for (Py_ssize_t k = 0; k < size; k++) seen |= (unsigned char)text[k];
+    return seen < 0x80;
+}
+
 /* Makes the text of one entry; where that is not straightforward it stays as it was. 0: an error is to be let through. */
 static int encode_entry(Entry *entry, PyObject *dumps, PyObject *options, Py_ssize_t head, Py_ssize_t tail)
 {
@@ -81,8 +88,9 @@ static int encode_entry(Entry *entry, PyObject *dumps, PyObject *options, Py_ssi
     Py_XDECREF(nested);
     char *start;
     Py_ssize_t size;
-    if (bytes && PyBytes_AsStringAndSize(bytes, &start, &size) == 0 && size > head + tail && (entry->ordinary || !has_null(start, size)))
-        text = PyUnicode_DecodeASCII(start + head, size - head - tail, NULL);
+    if (bytes && PyBytes_AsStringAndSize(bytes, &start, &size) == 0 && size > head + tail && (entry->ordinary || !has_null(start, size))
+        && is_ascii(start, size))
+        text = PyBytes_FromStringAndSize(start + head, size - head - tail);
     Py_XDECREF(bytes);
     if (!text) {
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return 0;
@@ -101,7 +109,7 @@ static int encode_entry(Entry *entry, PyObject *dumps, PyObject *options, Py_ssi
     return 1;
 }
 
-PyDoc_STRVAR(encode_doc, "encode(entries, dumps, options, head, tail, /)\n--\n\n"
+PyDoc_STRVAR(encode_doc, "encode_entries(entries, dumps, options, head, tail, /)\n--\n\n"
 "Make the text of each entry that has data and no text, as json_text.members does in its fast case; all others are left as they are.\n"
 "dumps: orjson's. head, tail: how many characters around the members are cut off.");
 
@@ -115,7 +123,7 @@ static PyObject *encode(PyObject *self, PyObject *args)
         PyObject *object = PyList_GetItem(entries, k);
         Entry *entry = (Entry *)object;
         if (Py_TYPE(object) != entry_type || !entry->data || !PyDict_CheckExact(entry->data) || PyDict_Size(entry->data) == 0) continue;
-        if (!entry->text || !PyUnicode_Check(entry->text) || PyUnicode_GetLength(entry->text) > 0) continue;
+        if (!entry->text || !PyBytes_Check(entry->text) || PyBytes_Size(entry->text) > 0) continue;
         Py_INCREF(object);
         int ok = encode_entry(entry, dumps, options, head, tail);
         Py_DECREF(object);
@@ -125,7 +133,7 @@ static PyObject *encode(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"encode", encode, METH_VARARGS, encode_doc},
+    {"encode_entries", encode, METH_VARARGS, encode_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -133,7 +141,7 @@ static int exec_module(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&spec), *version = PyLong_FromLong(ENTRY_VERSION);
     entry_type = (PyTypeObject *)type;
-    no_text = PyUnicode_FromString("");
+    no_text = PyBytes_FromString("");
     no_key = PyUnicode_FromString("");
     int ok = type && version && no_text && no_key && PyObject_SetAttrString(type, ENTRY_ATTRIBUTE, version) == 0
         && PyObject_SetAttrString(module, "Entry", type) == 0;

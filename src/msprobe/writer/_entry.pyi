@@ -4,9 +4,9 @@ from typing import Any
 class Entry:
     name: str
     data: dict[str, Any]
-    text: str
+    text: bytes
     done: bool
     ordinary: bool
     def __new__(cls, name: str, data: dict[str, Any], done: bool) -> Entry: ...
 
-def encode(entries: list[Entry], dumps: Callable[..., bytes], options: int, head: int, tail: int, /) -> None: ...
+def encode_entries(entries: list[Entry], dumps: Callable[..., bytes], options: int, head: int, tail: int, /) -> None: ...

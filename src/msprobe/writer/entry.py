@@ -18,7 +18,7 @@ class Entry:
         self.done = done
         self.ordinary = False
         """Whether it is known that `data` holds no NaN and no infinite number."""
-        self.text = ""
+        self.text = b""
         """Its members as they will stand in the file, once `finish` has made them."""
 
 

@@ -2,16 +2,25 @@
 
 Two files lie one flush apart. The hidden one (`.dump.json.next`) is extended in place: its closing tail is overwritten by the new
 members and a new tail. Then the two are exchanged. Each byte is written twice, so the cost is linear in what is new.
+
+Text comes and goes in pieces and is never put together: the copies of a step would be of half a megabyte and more, for which malloc, time
+and again, takes other memory and keeps it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msprobe.writer.exchange import exchange, put_over
+
+Pieces = tuple[bytes, ...]
+"""Text, one piece after the other."""
+
+# Pieces in one system call; Linux and macOS take 1024.
+_AT_ONCE = 1000
 
 
 def hidden_name(directory: str, name: str) -> str:
@@ -19,7 +28,7 @@ def hidden_name(directory: str, name: str) -> str:
     return os.path.join(directory, f".{name}.next")
 
 
-def write_new(path: str, data: bytes) -> None:
+def write_new(path: str, *pieces: bytes) -> None:
     """A new file with its own inode; what had the name before is unlinked, never truncated (it may be a link to other data)."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -28,18 +37,41 @@ def write_new(path: str, data: bytes) -> None:
         os.unlink(path)
         descriptor = os.open(path, flags, 0o666)
     try:
-        write_at(descriptor, data, 0)
+        write_at(descriptor, pieces, 0)
     finally:
         os.close(descriptor)
 
 
-def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    """All of `data` at `offset`. Raises OSError, possibly after a part was written."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view = view[written:]
+def write_at(descriptor: int, pieces: Iterable[bytes], offset: int) -> None:
+    """All of `pieces` at `offset`. Raises OSError, possibly after a part was written."""
+    rest: list[bytes | memoryview] = [piece for piece in pieces if piece]
+    while rest:
+        written = _write(descriptor, rest[:_AT_ONCE], offset)
         offset += written
+        done = 0
+        while done < len(rest) and written >= len(rest[done]):
+            written -= len(rest[done])
+            done += 1
+        del rest[:done]
+        if written:
+            rest[0] = memoryview(rest[0])[written:]
+
+
+def _write(descriptor: int, pieces: list[bytes | memoryview], offset: int) -> int:
+    if hasattr(os, "pwritev"):
+        return os.pwritev(descriptor, pieces, offset)
+    return os.pwrite(descriptor, b"".join(pieces), offset)  # macOS before version 11
+
+
+def _size(pieces: Pieces) -> int:
+    return sum(map(len, pieces))
+
+
+def _joined(members: Pieces) -> Pieces:
+    """Members with commas between them."""
+    pieces = [b","] * (2 * len(members) - 1) if members else []
+    pieces[::2] = members
+    return tuple(pieces)
 
 
 class _State(NamedTuple):
@@ -50,15 +82,15 @@ class _State(NamedTuple):
 
     body: int  # bytes of the final file before its tail
     entries: int  # how many of the caller's entries they are
-    closing: bytes  # the tail of the final file
+    closing: Pieces  # the tail of the final file
     hidden_body: int  # bytes of the hidden file that are those of the final one; 0: it must be made anew
-    carry: bytes  # what the final file holds beyond them; shorter where it has to be read again
+    carry: Pieces  # what the final file holds beyond them; shorter where it has to be read again
     shared: bool  # the final file may have other names: never extend it in place
-    new: tuple[str, ...] = ()  # appended, in no file yet
+    new: Pieces = ()  # members that were appended, in no file yet
     new_entries: int = 0
 
 
-_NOT_THERE = b""
+_NOT_THERE: Pieces = ()
 """`closing` of a file that has to be written as a whole, whatever stands under its name now."""
 
 
@@ -76,8 +108,8 @@ class GrowingFile:
         self._tail = tail.encode()
         self._state = self._empty()
 
-    def _empty(self, closing: bytes = _NOT_THERE) -> _State:
-        return _State(len(self._head), 0, closing, 0, self._head, True)
+    def _empty(self, closing: Pieces = _NOT_THERE) -> _State:
+        return _State(len(self._head), 0, closing, 0, (self._head,), True)
 
     @property
     def shell(self) -> bytes:
@@ -87,7 +119,7 @@ class GrowingFile:
     @property
     def size(self) -> int:
         """Bytes of the document under its final name."""
-        return self._state.body + len(self._state.closing)
+        return self._state.body + _size(self._state.closing)
 
     @property
     def entries(self) -> int:
@@ -101,14 +133,15 @@ class GrowingFile:
 
     @property
     def waiting(self) -> int:
-        """Characters that wait to be written."""
-        return sum(map(len, self._state.new))
+        """Bytes that wait to be written."""
+        return _size(self._state.new)
 
-    def append(self, members: str, entries: int = 0) -> None:
-        """Members (see json_text.members) that every later state of the file holds. Memory only."""
+    def append(self, *members: bytes, entries: int = 0) -> None:
+        """Members (see json_text.members; one or more in each piece) that every later state of the file holds. Memory only."""
+        members = tuple(filter(None, members))
         if members:
             state = self._state
-            self._state = state._replace(new=(*state.new, members), new_entries=state.new_entries + entries)
+            self._state = state._replace(new=state.new + members, new_entries=state.new_entries + entries)
 
     def clear(self) -> None:
         """Forget what waits to be written."""
@@ -117,9 +150,9 @@ class GrowingFile:
     def restart(self) -> None:
         """The final file is an empty document now, maybe one with other names; what waits to be written still does."""
         state = self._state
-        self._state = self._empty(self._tail_empty)._replace(new=state.new, new_entries=state.new_entries)
+        self._state = self._empty((self._tail_empty,))._replace(new=state.new, new_entries=state.new_entries)
 
-    def replace(self, members: str, entries: int = 0) -> None:
+    def replace(self, members: bytes, entries: int = 0) -> None:
         """The next flush writes the document anew, with these members only."""
         self._state = self._empty()._replace(new=(members,) if members else (), new_entries=entries)
 
@@ -130,7 +163,7 @@ class GrowingFile:
         except OSError:
             return False
 
-    def flush(self, transient: str = "") -> None:
+    def flush(self, transient: Pieces = ()) -> None:
         """Bring the final file up to date; `transient` are members that are not final yet and come last, until the next flush."""
         state, tail = self._state, self._tail_with(transient)
         if not state.new and tail == state.closing:
@@ -138,7 +171,7 @@ class GrowingFile:
         state, new = self._write_hidden(state, tail)
         if state.closing == _NOT_THERE:
             put_over(self.hidden, self.path)
-            self._advance(state, new, tail, 0, b"")
+            self._advance(state, new, tail, 0, ())
             return
         kept = exchange(self.hidden, self.path)
         if kept and not state.shared:
@@ -147,23 +180,23 @@ class GrowingFile:
             self._advance(state, new, tail, 0, state.carry + new)
             os.unlink(self.hidden)
         else:
-            self._advance(state, new, tail, 0, b"")
+            self._advance(state, new, tail, 0, ())
 
-    def whole(self, transient: str = "") -> tuple[bytes, Callable[[], None]]:
+    def whole(self, transient: Pieces = ()) -> tuple[Pieces, Callable[[], None]]:
         """The whole document of a file that was never made, and what to call when the caller has put it under its name."""
         state, tail = self._state, self._tail_with(transient)
-        new = self._joined(state).encode()
-        return b"".join((self._head, new, tail)), lambda: self._advance(state, new, tail, 0, b"")
+        new = self._new(state)
+        return (self._head, *new, *tail), lambda: self._advance(state, new, tail, 0, ())
 
-    def finish(self, transient: str = "") -> None:
+    def finish(self, transient: Pieces = ()) -> None:
         """Bring the final file up to date and take the hidden one away. A later flush works, at the price of a copy."""
         state, tail = self._state, self._tail_with(transient)
         if state.new or tail != state.closing:
             state, new = self._write_hidden(state, tail)
             put_over(self.hidden, self.path)
-            self._advance(state, new, tail, 0, b"")
+            self._advance(state, new, tail, 0, ())
         else:
-            self._state = state._replace(hidden_body=0, carry=b"")
+            self._state = state._replace(hidden_body=0, carry=())
             try:
                 os.unlink(self.hidden)
             except FileNotFoundError:
@@ -171,7 +204,7 @@ class GrowingFile:
 
     def abandon(self) -> None:
         """Take the hidden file away, whatever is in it. Never raises."""
-        self._state = self._state._replace(hidden_body=0, carry=b"")
+        self._state = self._state._replace(hidden_body=0, carry=())
         try:
             os.unlink(self.hidden)
         except OSError:
@@ -180,36 +213,39 @@ class GrowingFile:
     def text(self) -> str:
         """The whole document, what waits included, as it would be after a flush. Reads the final file."""
         state = self._state
-        return self._read_body(state).decode() + self._joined(state) + self._tail_with("").decode()
+        return b"".join((self._read_body(state), *self._new(state), *self._tail_with(()))).decode()
 
-    def _joined(self, state: _State) -> str:
-        return ("," if state.new and state.body > len(self._head) else "") + ",".join(state.new)
+    def _new(self, state: _State) -> Pieces:
+        """What waits, as it will stand in the file."""
+        new = _joined(state.new)
+        return (b",", *new) if new and state.body > len(self._head) else new
 
-    def _tail_with(self, transient: str) -> bytes:
+    def _tail_with(self, transient: Pieces) -> Pieces:
         has_members = self._state.new or self._state.body > len(self._head)
-        if not transient:
-            return self._tail if has_members else self._tail_empty
-        return (("," if has_members else "") + transient).encode() + self._tail
+        last = _joined(transient)
+        if not last:
+            return (self._tail if has_members else self._tail_empty,)
+        return (b",", *last, self._tail) if has_members else (*last, self._tail)
 
-    def _write_hidden(self, state: _State, tail: bytes) -> tuple[_State, bytes]:
+    def _write_hidden(self, state: _State, tail: Pieces) -> tuple[_State, Pieces]:
         """Make the hidden file the next state of the document; returns the state that the write started from and what was new."""
-        new = self._joined(state).encode()
+        new = self._new(state)
         if state.hidden_body:
             try:
                 descriptor = os.open(self.hidden, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
-                state = state._replace(hidden_body=0, carry=b"")
+                state = state._replace(hidden_body=0, carry=())
             else:
                 try:
-                    text = state.carry + new + tail
-                    write_at(descriptor, text, state.hidden_body)
-                    os.ftruncate(descriptor, state.hidden_body + len(text))
+                    pieces = state.carry + new + tail
+                    write_at(descriptor, pieces, state.hidden_body)
+                    os.ftruncate(descriptor, state.hidden_body + _size(pieces))
                 finally:
                     os.close(descriptor)
                 return state, new
-        if len(state.carry) != state.body:
-            state = state._replace(carry=self._read_body(state))
-        write_new(self.hidden, b"".join((state.carry, new, tail)))
+        if _size(state.carry) != state.body:
+            state = state._replace(carry=(self._read_body(state),))
+        write_new(self.hidden, *state.carry, *new, *tail)
         return state, new
 
     def _read_body(self, state: _State) -> bytes:
@@ -219,5 +255,5 @@ class GrowingFile:
             raise FileNotFoundError(errno.ENOENT, "changed by another process", self.path)
         return body
 
-    def _advance(self, state: _State, new: bytes, tail: bytes, hidden_body: int, carry: bytes) -> None:
-        self._state = _State(state.body + len(new), state.entries + state.new_entries, tail, hidden_body, carry, False)
+    def _advance(self, state: _State, new: Pieces, tail: Pieces, hidden_body: int, carry: Pieces) -> None:
+        self._state = _State(state.body + _size(new), state.entries + state.new_entries, tail, hidden_body, carry, False)

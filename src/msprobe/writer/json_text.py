@@ -28,15 +28,15 @@ _orjson = orjson.dumps
 
 _encode: Callable[..., None] | None = None
 try:
-    from msprobe.writer._entry import encode as _encode
+    from msprobe.writer._entry import encode_entries as _encode
 except ImportError:  # no compiler when msprobe was installed
     pass
 
 Problem = Callable[[str], None]
 
 
-def members(items: dict[str, Any], depth: int, problem: Problem, ordinary: bool = False) -> str:
-    """The members of an object `depth` (1 or 2) levels deep, indented by as much; "" for no items. Never raises for bad values.
+def members(items: dict[str, Any], depth: int, problem: Problem, ordinary: bool = False) -> bytes:
+    """The members of an object `depth` (1 or 2) levels deep, indented by as much; b"" for no items. ASCII. Never raises for bad values.
 
     Values that JSON has no spelling for become null, and `problem` is called with the key and the reason.
 
@@ -47,20 +47,20 @@ def members(items: dict[str, Any], depth: int, problem: Problem, ordinary: bool 
         ordinary: the caller knows that there is no NaN and no infinite number.
     """
     if not items:
-        return ""
+        return b""
     try:
         if depth == 2:
             text = _orjson({"": items}, None, _FAST)
             if text.isascii() and (ordinary or b"null" not in text):
-                return str(text[_HEAD[2] : -_TAIL[2]], "ascii")
+                return text[_HEAD[2] : -_TAIL[2]]
         return _cut(_fast(_wrap(items, depth), depth), depth)
     except Exception as caught:
         let_through(caught)
-        return ",".join(_member(key, value, depth, problem) for key, value in items.items())
+        return b",".join(_member(key, value, depth, problem) for key, value in items.items())
 
 
 def encode_in_c(entries: list[Any]) -> None:
-    """Make the text of those of the entries that are straightforward; see `_entry.encode`."""
+    """Make the text of those of the entries that are straightforward; see `_entry.encode_entries`."""
     if _encode is not None:
         _encode(entries, _orjson, _FAST, _HEAD[2], _TAIL[2])
 
@@ -91,11 +91,11 @@ def _wrap(items: dict[str, Any], depth: int) -> dict[str, Any]:
     return items if depth == 1 else {"": items}
 
 
-def _cut(text: str, depth: int) -> str:
-    return text[_HEAD[depth] : -_TAIL[depth]]
+def _cut(text: str, depth: int) -> bytes:
+    return text[_HEAD[depth] : -_TAIL[depth]].encode("ascii")
 
 
-def _member(key: str, value: Any, depth: int, problem: Problem) -> str:
+def _member(key: str, value: Any, depth: int, problem: Problem) -> bytes:
     if not isinstance(key, str):
         key = str(key)
     try:

@@ -23,7 +23,7 @@ class StackTable:
         self._next_id = 0
         self.scattered = False  # some stack has been given out under more than one id
 
-    def add(self, stacks: Iterable[Stack], problem: Callable[[str], None]) -> str:
+    def add(self, stacks: Iterable[Stack], problem: Callable[[str], None]) -> bytes:
         """The members for `stacks`. A stack that was given out before comes again under a new id, with the new names only."""
         fresh: dict[Hashable, tuple[dict[str, None], str]] = {}
         for name, key, frames in stacks:
@@ -44,17 +44,18 @@ class StackTable:
         first, self._next_id = self._next_id, self._next_id + len(fresh)
         return _members(fresh.values(), first)
 
-    def regrouped(self) -> str:
+    def regrouped(self) -> bytes:
         """The members of the whole table, each stack once."""
         self._next_id = len(self._groups)
         return _members(self._groups.values(), 0)
 
 
-def _members(groups: Iterable[tuple[dict[str, None], str]], first: int) -> str:
-    return ",".join(
-        f'\n "{number}": [\n  [\n   ' + ",\n   ".join(map(encode_basestring_ascii, names)) + "\n  ],\n  " + text + "\n ]"
-        for number, (names, text) in enumerate(groups, first)
+def _members(groups: Iterable[tuple[dict[str, None], str]], first: int) -> bytes:
+    text = ",".join(
+        f'\n "{number}": [\n  [\n   ' + ",\n   ".join(map(encode_basestring_ascii, names)) + "\n  ],\n  " + frames + "\n ]"
+        for number, (names, frames) in enumerate(groups, first)
     )
+    return text.encode("ascii")
 
 
 def _frames_text(frames: Frames, name: str, problem: Callable[[str], None]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msprobe.format import layout, tensor_file
 from msprobe.writer.exchange import put_over
-from msprobe.writer.growing_file import GrowingFile, hidden_name, write_new
+from msprobe.writer.growing_file import GrowingFile, Pieces, hidden_name, write_new
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
 
@@ -54,7 +54,7 @@ class StepFiles:
             file.restart()
         self._meta_size = 2
 
-    def appear(self, documents: dict[str, bytes]) -> bool:
+    def appear(self, documents: dict[str, Pieces]) -> bool:
         """Bring the directory into being with these documents in it, all at one instant.
 
         Args:
@@ -69,7 +69,7 @@ class StepFiles:
         hidden = os.path.join(above, f".{name}.next")
         _make_below(above, hidden)
         for document, content in documents.items():
-            write_new(os.path.join(hidden, document), content)
+            write_new(os.path.join(hidden, document), *content)
         try:
             os.rename(hidden, self._directory)
         except OSError as problem:
@@ -77,7 +77,7 @@ class StepFiles:
                 raise
             shutil.rmtree(hidden, ignore_errors=True)
             return False
-        self._meta_size = len(documents.get(layout.META, b""))
+        self._meta_size = sum(map(len, documents.get(layout.META, ())))
         return True
 
     def make_directories(self) -> None:

@@ -12,7 +12,7 @@ from msprobe.log import logger
 from msprobe.writer import json_text
 from msprobe.writer.entry import CloseReport, Entry, Void
 from msprobe.writer.flusher import flusher
-from msprobe.writer.growing_file import GrowingFile
+from msprobe.writer.growing_file import GrowingFile, Pieces
 from msprobe.writer.one_at_a_time import OneAtATime
 from msprobe.writer.stack_table import Frames, StackTable
 from msprobe.writer.step_files import StepFiles
@@ -232,7 +232,7 @@ class StepWriter(OneAtATime):
         self._settle()
         self._finished = True
 
-    def _bring_up_to_date(self, write: Callable[[GrowingFile, str], None]) -> None:
+    def _bring_up_to_date(self, write: Callable[[GrowingFile, Pieces], None]) -> None:
         """Every file gets its turn, also when another one fails; the first failure is raised at the end."""
         transient = self._collect()
         if not self._is_open:
@@ -243,7 +243,7 @@ class StepWriter(OneAtATime):
         failures: list[OSError] = []
         for file in self._grow:
             try:
-                write(file, transient if file is self._dump else "")
+                write(file, transient if file is self._dump else ())
             except OSError as failure:
                 failures.append(failure)
         try:
@@ -253,13 +253,13 @@ class StepWriter(OneAtATime):
         if failures:
             raise failures[0]
 
-    def _appear(self, transient: str) -> bool:
+    def _appear(self, transient: Pieces) -> bool:
         """The first write of a lazy writer: there is no moment at which the directory holds some of the documents only."""
-        made = {os.path.basename(file.path): file.whole(transient if file is self._dump else "") for file in self._grow}
+        made = {os.path.basename(file.path): file.whole(transient if file is self._dump else ()) for file in self._grow}
         documents = {name: content for name, (content, _) in made.items()}
         meta = json_text.document(dict(self.meta), self._problem) if self.meta else ""
         if meta:
-            documents[layout.META] = meta.encode()
+            documents[layout.META] = (meta.encode(),)
         if not self._files.appear(documents):
             return False
         self._is_open = True
@@ -280,14 +280,14 @@ class StepWriter(OneAtATime):
                 self._files.write_meta(text)
                 self._meta_text = text
 
-    def _collect(self) -> str:
+    def _collect(self) -> Pieces:
         """Turn what was added into text that waits in the growing files; returns the text of the entries that are not done.
 
         Other threads append to the lists meanwhile, so they are never swapped for new ones: an append may have the old one in hand.
         """
         self._contained_notes(lambda: self._unread.put_into(self.meta))
         count = len(self._entries)
-        transient = self._collect_entries(self._entries[:count]) if count or self._pending else ""
+        transient = self._collect_entries(self._entries[:count]) if count or self._pending else ()
         del self._entries[:count]
         if self._extra_info:
             self._contained(self._calls, 2, self._collect_calls)
@@ -317,7 +317,7 @@ class StepWriter(OneAtATime):
             self._problem(f"meta.json does not list all that was not looked at ({type(failure).__name__}: {failure})")
             self._unread.close()
 
-    def _collect_entries(self, entries: list[Entry]) -> str:
+    def _collect_entries(self, entries: list[Entry]) -> Pieces:
         waiting = self._pending + entries
         table = {entry.name: entry for entry in waiting}
         if len(table) < len(waiting):
@@ -340,13 +340,13 @@ class StepWriter(OneAtATime):
             self._commit(done[first : first + _BATCH])
         self._pending = rest
         # What is wrong with an unfinished one is told when it is finished.
-        return ",".join(entry.text or json_text.members({entry.name: entry.data}, 2, lambda reason: None) for entry in rest)
+        return tuple(entry.text or json_text.members({entry.name: entry.data}, 2, lambda reason: None) for entry in rest)
 
     def _commit(self, done: list[Entry]) -> None:
         texts = [entry.text or json_text.members({entry.name: entry.data}, 2, self._problem) for entry in done]
         # First the names: where only they are noted and not the text, the entries are found to be there again and the file is rewritten.
         self._committed.update(entry.name for entry in done)
-        self._dump.append(",".join(texts), len(done))
+        self._dump.append(*texts, entries=len(done))
 
     def _withdraw(self, names: set[str]) -> None:
         """Take entries out of dump.json whose names were added again; costs a rewrite."""

@@ -89,7 +89,6 @@ class SavedStep(Step):
             self.whatever_happens(gradient.finish)
         self._gradients.clear()
         self.conclude(began, self._facts, verb="saved", late=late)
-        self.unrecorded.let_go()
 
     def _facts(self) -> dict[str, Any]:
         recorded = {"tensors": self.tally.tensors, "calls": self.tally.calls}

@@ -215,4 +215,3 @@ class Gradients:
     def let_go(self) -> None:
         """Nothing of the step is needed any more; hooks that stay in a graph hold only this."""
         del self.encoder, self.writer
-        self.unrecorded.let_go()
