@@ -322,7 +322,7 @@ def test_an_error_in_what_gradients_in_c_ask_of_python_stays_inside(
 
 @pytest.mark.parametrize("recorded_by", ["Python"], indirect=True)
 @pytest.mark.parametrize("first", [(encoder.Encoder, "positional"), (encoder.Encoder, "output"), (StepWriter, "add")], ids=lambda p: p[1])
-@pytest.mark.parametrize("reporting", [(StepWriter, "error"), (step_record.StepRecord, "report")], ids=lambda p: p[1])
+@pytest.mark.parametrize("reporting", [(StepWriter, "error"), (unrecorded.Unrecorded, "report")], ids=lambda p: p[1])
 def test_an_error_in_the_reporting_of_an_error_stays_inside(first: Plant, reporting: Plant, recorded_by: str, tmp_path: Path) -> None:
     outcome, raised = faulty(tmp_path, [first, reporting])
     assert differences(plain(), outcome) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +24,7 @@ from msprobe.writer import StepWriter, TensorPool
 
 
 class Step:
-    """What every step has. `begin_writing` is called before anything is recorded.
+    """What every step has. `writer` is set before anything is recorded.
 
     Args:
         config: the configuration.
@@ -51,7 +52,7 @@ class Step:
         self.directory = place.directory(place.root, step)
         self.tensor_directory = os.path.join(self.directory, layout.TENSORS)
         self.tally = Tally()
-        self.unrecorded = Unrecorded(parts=parts)
+        self.unrecorded = Unrecorded(_writes_reasons(weakref.ref(self)), parts)
         self.report = self.unrecorded.report
         """`report(entry, reason)`: something could not be recorded; it is counted, and its reason goes to dump_error_info.log, once for
         each text. Not a method of the step: who keeps it does not keep the step, which in each step would be a cycle to be collected."""
@@ -73,11 +74,6 @@ class Step:
         """Nobody has recorded into this directory before."""
         if not self.is_new:
             remove_tensor_files(self.tensor_directory)
-
-    def begin_writing(self, writer: StepWriter) -> None:
-        """The step's files are these."""
-        self.writer = writer
-        self.unrecorded.write_to(writer.error)
 
     def _note(self, ask: Callable[[], dict[str, Any]]) -> None:
         self.writer.meta.update(ask())
@@ -157,6 +153,15 @@ class Step:
         if report.lost:
             logger.warning(f"{self._document} of step {self.step} is not complete: {why}")
         logger.info(f"{self._document} is at {self.step_directory}")
+
+
+def _writes_reasons(of: weakref.ref[Step]) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        step = of()
+        if step is not None:
+            step.writer.error(line)
+
+    return write
 
 
 def remove_tensor_files(directory: str) -> None:

@@ -36,21 +36,17 @@ class Unrecorded:
     """Counts reasons for the closing line, and writes each to dump_error_info.log once.
 
     Args:
-        write: takes a line of that file; None until `write_to` is called.
+        write: takes a line of that file.
         parts: gives, of a reason, why (where in a call a value stands is left out, so that equal reasons are counted together), and what
             the file says.
     """
 
-    def __init__(self, write: Callable[[str], None] | None = None, parts: Callable[[str], tuple[str, str]] = of_call) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[str], None], parts: Callable[[str], tuple[str, str]] = of_call) -> None:
+        self._write: Callable[[str], None] | None = write
         self._parts = parts
         self.count = 0
         self.lines: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
-
-    def write_to(self, write: Callable[[str], None]) -> None:
-        """From now on lines go to `write`."""
-        self._write = write
 
     def report(self, entry: str, reason: str) -> None:
         """Something could not be recorded; never raises.

@@ -47,7 +47,7 @@ class SavedStep(Step):
     def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None) -> None:
         super().__init__(config, step, place, pool, layout.DEBUG, as_it_is)
         made_with = environment(step, place.rank)
-        self.begin_writing(StepWriter(self.directory, framework="mindspore", extra_info=False, document=layout.DEBUG, **self.settings))
+        self.writer = StepWriter(self.directory, framework="mindspore", extra_info=False, document=layout.DEBUG, **self.settings)
         self.writer.meta.update(made_with)
         files = TensorFiles(self.tensor_directory, pool).save if pool is not None else None
         self.encoder = _SavedEncoder(files, self.report, config.section.summary_mode == "md5", self.writer.note_unread)

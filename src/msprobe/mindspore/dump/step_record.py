@@ -30,7 +30,7 @@ class StepRecord(StepOfCalls):
         self.closed = False
         self.structure_only = config.task == "structure"
         writer_class = StructureWriter if self.structure_only else StepWriter
-        self.begin_writing(writer_class(self.directory, framework="mindspore", **self.settings))
+        self.writer = writer_class(self.directory, framework="mindspore", **self.settings)
         self.writer.meta.update(made_with)
         files = TensorFiles(self.tensor_directory, pool) if pool is not None else None
         self.encoder = Encoder(

@@ -40,7 +40,7 @@ class StaticStep(Step):
         made_with = environment(step, place.rank)
         self.selection = selection
         self._all_saved = config.task == "tensor"
-        self.begin_writing(StepWriter(self.directory, framework="mindspore", extra_info=config.extra_info, **self.settings))
+        self.writer = StepWriter(self.directory, framework="mindspore", extra_info=config.extra_info, **self.settings)
         self.writer.meta.update(made_with, static_graph=True)
         files = TensorFiles(self.tensor_directory, pool).save if pool is not None else None
         self._encoder = Encoder(files, self.report, False, self.writer.note_unread)

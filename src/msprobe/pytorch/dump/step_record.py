@@ -53,9 +53,9 @@ class StepRecord(StepOfCalls):
         if config.task == "nan_check":
             self.settings["tensors"] = False
         if check is None:
-            self.begin_writing(writer_class(config)(self.directory, **self.settings))
+            self.writer = writer_class(config)(self.directory, **self.settings)
         else:
-            self.begin_writing(CheckedWriter(check, self.report, self.directory, **self.settings))
+            self.writer = CheckedWriter(check, self.report, self.directory, **self.settings)
         self.writer.meta.update(made_with)
         saver = TensorSaver(self.tensor_directory, pool) if pool is not None else None
         self.saver = saver

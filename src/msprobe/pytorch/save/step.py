@@ -34,7 +34,7 @@ class SavedStep(Step):
     def __init__(self, config: Config, step: int, place: Place, pool: TensorPool | None, sites: CallSites) -> None:
         super().__init__(config, step, place, pool, layout.DEBUG, of_saved_value)
         made_with = meta.environment(step, place.rank)
-        self.begin_writing(writer_class(config)(self.directory, **self.settings))
+        self.writer = writer_class(config)(self.directory, **self.settings)
         self.writer.meta.update(made_with)
         self._saved_at = SavedAt(sites, self.writer.meta, self.unrecorded)
         saver = UniqueSaver(self.tensor_directory, pool) if pool is not None else None
