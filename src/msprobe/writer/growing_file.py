@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import NamedTuple
 
 from msprobe.writer.exchange import exchange, put_over
@@ -44,17 +44,24 @@ def write_new(path: str, *pieces: bytes) -> None:
 
 def write_at(descriptor: int, pieces: Iterable[bytes], offset: int) -> None:
     """All of `pieces` at `offset`. Raises OSError, possibly after a part was written."""
-    rest: list[bytes | memoryview] = [piece for piece in pieces if piece]
+    rest: list[bytes | memoryview] = list(pieces)
     while rest:
-        written = _write(descriptor, rest[:_AT_ONCE], offset)
+        some = rest[:_AT_ONCE]
+        written = _write(descriptor, some, offset)
         offset += written
-        done = 0
-        while done < len(rest) and written >= len(rest[done]):
-            written -= len(rest[done])
-            done += 1
-        del rest[:done]
-        if written:
-            rest[0] = memoryview(rest[0])[written:]
+        if written < _size(some):
+            rest[:_AT_ONCE] = _behind(some, written)
+        else:
+            del rest[:_AT_ONCE]
+
+
+def _behind(pieces: list[bytes | memoryview], size: int) -> list[bytes | memoryview]:
+    """What is left of pieces behind the first `size` bytes."""
+    for number, piece in enumerate(pieces):
+        if size < len(piece):
+            return [memoryview(piece)[size:], *pieces[number + 1 :]]
+        size -= len(piece)
+    return []
 
 
 def _write(descriptor: int, pieces: list[bytes | memoryview], offset: int) -> int:
@@ -63,7 +70,7 @@ def _write(descriptor: int, pieces: list[bytes | memoryview], offset: int) -> in
     return os.pwrite(descriptor, b"".join(pieces), offset)  # macOS before version 11
 
 
-def _size(pieces: Pieces) -> int:
+def _size(pieces: Iterable[Sized]) -> int:
     return sum(map(len, pieces))
 
 
