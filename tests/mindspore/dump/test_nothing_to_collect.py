@@ -14,4 +14,4 @@ pytestmark = pytest.mark.mindspore
 def test_of_what_is_recorded(run_mindspore: Callable[..., Any], tmp_path: Path) -> None:
     found = run_mindspore("dump/nothing_to_collect.py", tmp_path)
     assert len(found) == 6
-    assert found == dict.fromkeys(found, {})
+    assert found == {key: {} for key in found}
