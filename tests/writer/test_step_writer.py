@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,24 @@ def test_full_disk(when: str, tmp_path: Path, strict: Any, warnings: list[str], 
         assert report.lost == (4 if when == "from the beginning" else 3)
         assert report.problems["entries of dump.json lost: No space left on device"] == report.lost
         assert not [name for name in os.listdir(tmp_path / "step0") if name.endswith(".next") and "dump.json" in name]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_text_of_a_step_is_never_put_together(lazy: bool, tmp_path: Path) -> None:
+    """Copies of it would be large enough for malloc to take other memory for them in every step, and keep it."""
+    writer = open_writer(tmp_path / "step0", lazy=lazy)
+    for number in range(40 * step_writer._READY):
+        writer.add(f"n{number}", {"text": "x" * 1000}, True)
+    size = sum(len(entry.text) for entry in writer._entries)
+    tracemalloc.start()
+    try:
+        writer.flush()  # the hidden file takes it again at the next one
+        writer.add("last", {}, True)
+        writer.flush()
+        writer.close()
+        assert tracemalloc.get_traced_memory()[1] < size / 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_memory_for_a_full_disk_is_bounded(tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

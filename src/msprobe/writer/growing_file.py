@@ -193,7 +193,7 @@ class GrowingFile:
         """The whole document of a file that was never made, and what to call when the caller has put it under its name."""
         state, tail = self._state, self._tail_with(transient)
         new = self._new(state)
-        return (self._head, *new, *tail), lambda: self._advance(state, new, tail, 0, ())
+        return (self._head, *new, *tail), lambda: self._advance(state, new, tail, 0, (self._head, *new))
 
     def finish(self, transient: Pieces = ()) -> None:
         """Bring the final file up to date and take the hidden one away. A later flush works, at the price of a copy."""
