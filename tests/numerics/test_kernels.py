@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import textwrap
-import threading
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import torch
 from msprobe.numerics import CODE, DTYPES
 
 from . import exact
+from .callers import wrong_answers
 
 LARGE = 1_300_007  # more than a million: shared among threads, also nine tenths of it
 
@@ -94,21 +94,7 @@ def test_large_tensors_are_right(restored) -> None:
 
 def test_callers_on_many_threads_do_not_disturb_each_other(restored) -> None:
     restored.set_threads(3)
-    arrays = [np.full(LARGE, k, np.float32) for k in range(6)]
-    wrong: list[object] = []
-
-    def work(k: int) -> None:
-        for _ in range(10):
-            got = restored.summarize(arrays[k].ctypes.data, CODE["float32"], LARGE)
-            if got[:3] != (k, k, k):
-                wrong.append(got)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    assert not wrong_answers(restored, 6, LARGE)
 
 
 def test_flush_to_zero_neither_changes_the_numbers_nor_is_changed(restored) -> None:

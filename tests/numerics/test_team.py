@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,6 +14,7 @@ from msprobe.numerics import CODE, DTYPES, share_threads
 from msprobe.pytorch.torch_internals import COMPUTING_LIBRARY
 
 from . import exact
+from .callers import wrong_answers
 from .test_kernels import LARGE, results
 
 
@@ -234,21 +233,7 @@ def test_more_threads_than_processors(team, size: int) -> None:
 
 
 def test_callers_on_many_threads_do_not_disturb_each_other(team) -> None:
-    arrays = [np.full(LARGE, k, np.float32) for k in range(4)]
-    wrong: list[object] = []
-
-    def work(k: int) -> None:
-        for _ in range(10):
-            got = team.summarize(arrays[k].ctypes.data, CODE["float32"], LARGE)
-            if got[:3] != (k, k, k):
-                wrong.append(got)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    assert not wrong_answers(team, 4, LARGE)
 
 
 def test_flush_to_zero_of_its_threads_is_as_before() -> None:
