@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -250,6 +251,23 @@ def test_where_links_are_refused_the_content_is_written_again(number: int, tmp_p
     pool.drain()
     assert len(inodes(tmp_path)) == len(os.listdir(tmp_path)) == 20
     assert not pool.problems
+
+
+@pytest.mark.usefixtures("in_python")
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_fail(monkeypatch, lambda directory, operation: errno.EPERM if type(operation) is Linking else 0)
+
+    def full(original: str, copy: str) -> None:
+        Path(copy).write_bytes(b"torn")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    pool = TensorPool(threads=1)
+    for name in ("a.pt", "b.pt"):
+        submit(pool, tmp_path / name, b"same")
+    pool.drain()
+    assert os.listdir(tmp_path) == ["a.pt"]
+    assert pool.problems == {os.strerror(errno.ENOSPC): 1}
 
 
 @pytest.mark.usefixtures("in_python")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -443,8 +444,13 @@ class TensorPool:
 
     def _copy(self, original: str, path: str) -> None:
         hidden = tensor_file.unfinished(path)
-        shutil.copyfile(original, hidden)
-        os.replace(hidden, path)
+        try:
+            shutil.copyfile(original, hidden)
+            os.replace(hidden, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(hidden)
+            raise
         with self._lock:
             self._files += 1
             self._bytes_written += os.stat(path).st_size
