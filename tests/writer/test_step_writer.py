@@ -314,6 +314,28 @@ def test_full_disk(when: str, tmp_path: Path, strict: Any, warnings: list[str], 
         assert not [name for name in os.listdir(tmp_path / "step0") if name.endswith(".next") and "dump.json" in name]
 
 
+def test_what_an_earlier_run_wrote_is_not_taken_for_what_could_not_be_written(
+    tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_writer(tmp_path)
+    first.add("earlier", {}, True)
+    first.close()
+    assert (tmp_path / "dump.json").exists()
+
+    def full(*args: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", full)
+        second = open_writer(tmp_path)
+        second.add("a", {}, True)
+        second.flush()
+        assert not [name for name in os.listdir(tmp_path) if not name.startswith(".")]
+    second.add("b", {}, True)
+    assert second.close().lost == 0
+    assert list(strict(tmp_path / "dump.json")["data"]) == ["a", "b"]
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 def test_the_text_of_a_step_is_never_put_together(lazy: bool, tmp_path: Path) -> None:
     """Copies of it would be large enough for malloc to take other memory for them in every step, and keep it."""

@@ -119,12 +119,11 @@ class StepFiles:
         del lines[:count]
 
     def _remove_leftovers(self) -> None:
-        """Hidden twins, and files that this run does not write."""
-        mine = {layout.META, *(os.path.basename(file.path) for file in self._growing)}
+        """Hidden twins, and the documents of an earlier run: where no new one can be written, they are not to be taken for it."""
         contract = {layout.DUMP, layout.DEBUG, layout.STACK, layout.CONSTRUCT, layout.META, layout.ERRORS}
         for name in os.listdir(self._directory):
             twin = name.startswith(".") and name.rstrip("~").endswith(".next") and name.rstrip("~")[1:-5] in contract
-            if twin or name in contract - mine:
+            if twin or name in contract:
                 os.unlink(os.path.join(self._directory, name))
 
     def _remove_unfinished_tensors(self) -> None:
