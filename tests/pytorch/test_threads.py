@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import subprocess
+import sys
 import textwrap
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import torch.nn as nn
 from capturing import Run, configured, environment, record, statistics
 
 import warm_python
+from msprobe.writer import flush_all
 
 
 def in_threads(count: int, work: Any) -> None:
@@ -157,6 +160,39 @@ def test_a_thread_that_runs_on_after_the_end(tmp_path: Path) -> None:
     goes_on.set()
     thread.join()
     assert errors == [] and "Torch.relu.1.forward" not in step.data
+
+
+@pytest.mark.parametrize("settings", [{}, {"statistics": {"list": ["slow"]}}, {"task": "nan_check"}], ids=str)
+def test_a_call_that_runs_while_its_step_ends_tells_that_its_gradient_is_lost(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, started = threading.Event(), threading.Event()
+
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        started.set()
+        goes_on.wait(20)
+        return x * 2
+
+    slow.__module__ = "slow_functions"
+    functions: Any = types.ModuleType("slow_functions")
+    functions.slow = slow
+    monkeypatch.setitem(sys.modules, "slow_functions", functions)
+    debugger = configured(tmp_path, level="L1", **settings)
+    debugger.register_custom_api(functions, "slow")
+    debugger.start()
+    x, results = torch.ones(2, requires_grad=True), []
+    thread = threading.Thread(target=lambda: results.append(functions.slow(x)))
+    thread.start()
+    assert started.wait(20)
+    debugger.stop()
+    debugger.step()
+    goes_on.set()
+    thread.join()
+    results[0].sum().backward()
+    assert torch.equal(x.grad, torch.full((2,), 2.0))
+    flush_all()
+    told = Run(tmp_path / "dump").step(0).errors
+    assert told == "slow_functions.slow.0.backward: its backward pass came after step() had ended this step: not recorded\n"
 
 
 def test_backward_in_another_thread(tmp_path: Path) -> None:

@@ -239,6 +239,50 @@ def test_files_taken_away(which: str, tmp_path: Path) -> None:
     assert content(file) == {"new": 1}
 
 
+def test_a_twin_whose_making_anew_was_cut_off_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path)
+    for number in range(4):
+        file.append(member(f"k{number}"))
+        file.flush()
+    os.unlink(file.hidden)
+    file.append(member("new"))
+
+    def full(descriptor: int, pieces: list[bytes], offset: int, real: Any = os.pwrite) -> None:
+        real(descriptor, b"".join(pieces)[:20], offset)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(os, "pwritev", full)
+        file.flush()
+    file.flush()
+    assert list(content(file)) == ["k0", "k1", "k2", "k3", "new"]
+
+
+def test_the_text_of_a_file_that_was_never_made(tmp_path: Path) -> None:
+    file = GrowingFile(str(tmp_path), "a.json", '{\n "data": {', "}\n}", "\n }\n}")
+    assert json.loads(file.text()) == {"data": {}}
+    file.append(member("k"))
+    assert json.loads(file.text()) == {"data": {"k": 1}}
+
+
+def test_a_finish_with_nothing_new_sees_that_the_file_is_gone(tmp_path: Path) -> None:
+    file = make(tmp_path)
+    file.append(member("k"))
+    file.flush()
+    os.unlink(file.path)
+    with pytest.raises(FileNotFoundError):
+        file.finish()
+
+
+def test_nothing_is_kept_in_memory_once_it_is_let_go(tmp_path: Path) -> None:
+    file = GrowingFile(str(tmp_path), "a.json", '{\n "data": {', "}\n}", "\n }\n}")
+    file.append(member("k"))
+    _, advance = file.whole()
+    advance()
+    file.let_go()
+    assert (file._state.carry, file._state.new) == ((), ())
+
+
 def test_without_exchange_and_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_atomic_exchange", lambda first, second: False)
 

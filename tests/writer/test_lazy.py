@@ -70,6 +70,24 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert report.lost == 1 and report.problems
 
 
+def test_a_name_that_comes_again_before_the_first_write_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "step0" / "proc1"
+    writer = opened(directory)
+
+    def full(path: str, *pieces: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("a", "b"):
+        writer.add(name, {"x": 1}, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(step_files, "write_new", full)
+        writer.flush()
+    writer.add("a", {"x": 2}, True)
+    writer.flush()
+    assert writer.close().problems == {}
+    assert json.loads((directory / "dump.json").read_text())["data"] == {"b": {"x": 1}, "a": {"x": 2}}
+
+
 def test_the_directory_appears_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However far the first write got, there is either no directory or one with every document."""
     real = step_files.write_new

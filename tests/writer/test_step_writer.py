@@ -283,6 +283,45 @@ def test_one_file_is_taken_away(tmp_path: Path, strict: Any) -> None:
     assert report.lost == 0
 
 
+def test_a_loss_is_told_also_where_making_the_next_file_anew_fails(tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = open_writer(tmp_path)
+    for number in range(9):
+        writer.add(f"n{number}", {}, True)
+        writer.add_call(f"n{number}", None)
+    writer.flush()
+    for name in ("dump.json", "construct.json"):
+        os.unlink(tmp_path / name)
+    real = step_files._place
+
+    def once(hidden: str, path: str, data: bytes) -> None:
+        if path.endswith("construct.json"):
+            monkeypatch.setattr(step_files, "_place", real)
+            raise OSError(28, "No space left on device")
+        real(hidden, path, data)
+
+    monkeypatch.setattr(step_files, "_place", once)
+    for name in ("a", "b"):
+        writer.add(name, {}, True)
+        writer.add_call(name, None)
+        writer.flush()
+    assert writer.close().lost == 9
+    assert list(strict(tmp_path / "dump.json")["data"]) == ["a", "b"]
+    assert len(strict(tmp_path / "construct.json")) == 11
+
+
+@pytest.mark.parametrize("name", ["dump.json", "stack.json", "construct.json"])
+def test_a_document_that_is_taken_away_when_nothing_more_comes(name: str, tmp_path: Path, strict: Any, warnings: list[str]) -> None:
+    writer = open_writer(tmp_path)
+    writer.add("a", {}, True)
+    writer.add_call("a", None)
+    writer.add_stack("a", 1, ["f"])
+    writer.flush()
+    os.unlink(tmp_path / name)
+    assert writer.close().lost == (name == "dump.json")
+    assert strict(tmp_path / "construct.json") == {"a": None} and len(strict(tmp_path / "stack.json")) == 1
+    assert len(warnings) == 1 and "was removed during the run" in warnings[0]
+
+
 @pytest.mark.parametrize("when", ["from the beginning", "later", "for a while"])
 def test_full_disk(when: str, tmp_path: Path, strict: Any, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> int:

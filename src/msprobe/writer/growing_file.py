@@ -154,6 +154,10 @@ class GrowingFile:
         """Forget what waits to be written."""
         self._state = self._state._replace(new=(), new_entries=0)
 
+    def let_go(self) -> None:
+        """Keep no text in memory; nothing is written any more."""
+        self._state = self._state._replace(hidden_body=0, carry=(), new=(), new_entries=0)
+
     def restart(self) -> None:
         """The final file is an empty document now, maybe one with other names; what waits to be written still does."""
         state = self._state
@@ -208,6 +212,7 @@ class GrowingFile:
                 os.unlink(self.hidden)
             except FileNotFoundError:
                 pass
+            os.stat(self.path)  # somebody may have taken it away
 
     def abandon(self) -> None:
         """Take the hidden file away, whatever is in it. Never raises."""
@@ -218,9 +223,10 @@ class GrowingFile:
             pass
 
     def text(self) -> str:
-        """The whole document, what waits included, as it would be after a flush. Reads the final file."""
+        """The whole document, what waits included, as it would be after a flush. Reads the final file, where there is one."""
         state = self._state
-        return b"".join((self._read_body(state), *self._new(state), *self._tail_with(()))).decode()
+        body = state.carry if _size(state.carry) == state.body else (self._read_body(state),)
+        return b"".join((*body, *self._new(state), *self._tail_with(()))).decode()
 
     def _new(self, state: _State) -> Pieces:
         """What waits, as it will stand in the file."""
@@ -241,7 +247,8 @@ class GrowingFile:
             try:
                 descriptor = os.open(self.hidden, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
-                state = state._replace(hidden_body=0, carry=())
+                # Known before the file is made anew: where that is cut off, what there is of it is not to be continued.
+                state = self._state = state._replace(hidden_body=0, carry=())
             else:
                 try:
                     pieces = state.carry + new + tail

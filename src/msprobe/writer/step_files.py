@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msprobe.format import layout, tensor_file
 from msprobe.writer.exchange import put_over
@@ -87,16 +87,16 @@ class StepFiles:
         if self._tensors and not _make_directory(self._tensor_directory):
             self._remove_unfinished_tensors()
 
-    def restore(self) -> list[GrowingFile]:
-        """Make again what someone took away, as empty documents; returns which."""
+    def restore(self) -> Iterator[GrowingFile]:
+        """Make again what someone took away, as empty documents; gives each when it is there again."""
         _make_directory(self._directory)
         if self._tensors:
             _make_directory(self._tensor_directory)
-        gone = [file for file in self._growing if not file.intact()]
-        for file in gone:
-            _place(file.hidden, file.path, file.shell)
-            file.restart()
-        return gone
+        for file in self._growing:
+            if not file.intact():
+                _place(file.hidden, file.path, file.shell)
+                file.restart()
+                yield file
 
     def write_meta(self, text: str) -> None:
         data = text.encode()

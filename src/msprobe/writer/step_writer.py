@@ -191,7 +191,7 @@ class StepWriter(OneAtATime):
         for file in self._grow:
             if file.waiting:
                 file.abandon()
-                file.clear()
+            file.let_go()
         self._pending, self._committed, self._construct, self._table = [], set(), {}, StackTable()
 
     def _swallow(self) -> None:

@@ -6,6 +6,7 @@ Nothing is put into the forward pass: no node is added, no tensor is replaced, a
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,10 @@ class Before:
 
 
 class GradientObservers:
-    """The observers of one step."""
+    """The observers of one step, which holds them; whoever calls them holds the step."""
 
     def __init__(self, step: StepRecord) -> None:
-        self._step = step
+        self._step = weakref.ref(step)
         self._newest = -1
         """The highest number of a node that has been seen."""
         self._open: dict[CallGradients, None] = {}
@@ -85,9 +86,10 @@ class GradientObservers:
             if node is not None:
                 self._see(node)
                 outputs.append((position, node, place_of(tensor)))
-        if outputs:
+        step = self._step()
+        if outputs and step is not None:
             graph = walk(outputs, before.edges, before.floor)
-            CallGradients(self._step, name, parent, before, len(tensors), self._opened).watch(graph)
+            CallGradients(step, name, parent, before, len(tensors), self._opened).watch(graph)
 
     def close(self) -> None:
         """The step ends: what came of each call is all there is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,10 @@ class _Cell:
 
 
 class ParameterGradients:
-    """`Cell.{path}.{Class}.parameters_grad.{n}`, n counting the backward passes of the step."""
+    """`Cell.{path}.{Class}.parameters_grad.{n}`, n counting the backward passes of the step, which holds this."""
 
     def __init__(self, step: StepRecord) -> None:
-        self._step = step
+        self._step = weakref.ref(step)
         self._seen: set[int] = set()
         self._hooked: list[tuple[Any, Callable[[Any], None], Any]] = []
         self._cells: list[_Cell] = []
@@ -70,19 +71,20 @@ class ParameterGradients:
             except Exception as error:
                 let_through(error)
         self._hooked.clear()
+        step = self._step()
         for cell in self._cells:
             for entry in cell.entries.values():
-                if not entry.done:
-                    self._step.writer.finish(entry)
+                if not entry.done and step is not None:
+                    step.writer.finish(entry)
 
     def _hook(self, cell: _Cell, name: str) -> Callable[[Any], None]:
         def observe(gradient: Any) -> None:
-            step = self._step
-            if step.closed:
+            step = self._step()
+            if step is None or step.closed:
                 return
             began = perf_counter()
             try:
-                self._take(cell, name, gradient)
+                self._take(step, cell, name, gradient)
             except Exception as error:
                 let_through(error)
                 step.report(f"{cell.prefix}.parameters_grad", f"{name} could not be recorded: {error!r}")
@@ -90,8 +92,7 @@ class ParameterGradients:
 
         return observe
 
-    def _take(self, cell: _Cell, name: str, gradient: Any) -> None:
-        step = self._step
+    def _take(self, step: StepRecord, cell: _Cell, name: str, gradient: Any) -> None:
         number = cell.came[name]
         cell.came[name] = number + 1
         entry_name = f"{cell.prefix}.parameters_grad.{number}"

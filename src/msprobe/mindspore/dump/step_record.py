@@ -59,4 +59,3 @@ class StepRecord(StepOfCalls):
         self.whatever_happens(self.gradients.close)
         self.whatever_happens(self.parameter_gradients.close)
         self.conclude_calls(began, late)
-        del self.gradients, self.parameter_gradients  # they hold the step, which would be a cycle to be collected

@@ -16,6 +16,7 @@ from msprobe.pytorch.dump.checks.earlier_dump import EarlierDump
 from msprobe.pytorch.dump.checks.nan_check import EXTRA_INFO
 from msprobe.pytorch.dump.common_case import is_common
 from msprobe.pytorch.dump.common_gradients import COMMON, IN_PYTHON
+from msprobe.pytorch.dump.ended_step import EndedStep
 from msprobe.pytorch.dump.forgotten_step import ForgottenStep
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
@@ -148,13 +149,7 @@ class StepRecord(StepOfCalls):
             self.conclude_calls(began, late)
         else:
             self.conclude_calls(began, late, check.facts, lambda: f"; {check.summary()}")
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """The step and what recorded it would hold each other: garbage of every step, which Python's collector looks at again and again,
-        and frees only when there is as much of it as a quarter of everything else. An observer that stays in a graph holds the step, not
-        the other way round."""
+        self.observers.sink = EndedStep(self)
         self.parameter_gradients.reduced = None
-        del self.observers, self.parameter_gradients
         self.counted_in_c.clear()
         self.failed.clear()
