@@ -31,11 +31,13 @@ class AppendedLines:
         if self._inert or not self._lock.acquire(wait):
             return
         try:
-            flusher().unregister(self)  # first: what is added from here on registers anew
             lines = self._lines[:]
             if lines:
                 self._append("".join(f"{' '.join(line.splitlines())}\n" for line in lines))
                 del self._lines[: len(lines)]
+            flusher().unregister(self)  # not before: who flushes all waits for what is being written
+            if self._lines:  # added meanwhile, and maybe registered before that
+                flusher().register(self)
         finally:
             self._lock.release()
 
