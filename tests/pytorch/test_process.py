@@ -14,7 +14,8 @@ from msprobe.pytorch.process import maybe_forked
 
 
 @pytest.mark.parametrize(("method", "expected"), [("fork", True), ("spawn", False)])
-def test_a_child_of_multiprocessing(method: str, expected: bool) -> None:
+def test_a_child_of_multiprocessing(method: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")  # numpy's, which it starts when it is imported, whatever is set for torch
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(maybe_forked) is expected
 
