@@ -97,6 +97,20 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+def test_an_error_in_cleaning_up_after_an_interruption_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """shutil.rmtree closes a directory twice where Ctrl-C comes behind the first time."""
+
+    def interrupt(argv: list[str]) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            os.close(-1)
+
+    monkeypatch.setattr(cli, "_run", interrupt)
+    assert cli.main(["compare"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_a_fault_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(argv: list[str]) -> int:
         raise ZeroDivisionError

@@ -93,22 +93,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except BaseException as error:
+        if _is_of_interruption(error):
+            return EXIT_INTERRUPTED
+        if not isinstance(error, Exception):
+            raise
+        return _failed(error, program)
+
+
+def _is_of_interruption(error: BaseException) -> bool:
+    """Ctrl-C, or what went wrong in cleaning up after it: shutil closes a directory twice where it comes in between."""
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, KeyboardInterrupt):
+            return True
+        one = one.__context__
+    return False
+
+
+def _failed(error: Exception, program: str) -> int:
+    """Say what went wrong; gives the exit code."""
+    if isinstance(error, BrokenPipeError):
         # The reader of our output left (`| head`). Python would complain once more when it flushes at exit.
         _discard_stdout()
         return EXIT_PIPE
-    except MsprobeException as error:
+    if isinstance(error, MsprobeException):
         fail(str(error), program)
-    except OSError as error:
+    elif isinstance(error, OSError):
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), program)
-    except MemoryError:
+    elif isinstance(error, MemoryError):
         fail("this machine has too little memory for these dumps; compare single ranks, or record fewer calls", program)
-    except Exception:
+    else:
         import traceback
 
-        traceback.print_exc()
+        traceback.print_exception(error)
         fail("this is a fault in msprobe, not in what you gave it; please report it with the lines above", program)
     return EXIT_FAILED
 
