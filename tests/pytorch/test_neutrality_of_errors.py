@@ -30,6 +30,7 @@ from msprobe.pytorch.dump import (
     common_case,
     common_gradients,
     encoder,
+    ended_step,
     gradients,
     graph_call,
     graph_walk,
@@ -82,7 +83,23 @@ ROOMS: list[ModuleType] = [
         session,
         saved_nesting,
     ),
-    *(step_record, tensor_saver, unusual, window, api_table, call_form, mode, operators, hooks, naming, calls, counters, selection, stacks),
+    *(
+        step_record,
+        ended_step,
+        tensor_saver,
+        unusual,
+        window,
+        api_table,
+        call_form,
+        mode,
+        operators,
+        hooks,
+        naming,
+        calls,
+        counters,
+        selection,
+        stacks,
+    ),
 ]
 # What user code calls first: an error inside these is caught inside these, so they cannot be replaced as a whole.
 ENTRANCES = {
