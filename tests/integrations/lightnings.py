@@ -15,6 +15,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from integrations.ranks import leave_group
+
 warnings.filterwarnings("ignore")
 
 
@@ -119,20 +121,22 @@ def outcome(module: Any) -> list[str]:
     return [*map(repr, module.losses), *weights, hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()]
 
 
+def trained(directory: Path, package: str, *callbacks: Any) -> tuple[int, list[str]]:
+    torch.manual_seed(1)
+    module = modules(package)["automatic"]()
+    made = trainer(package, directory, *callbacks, devices=2, strategy="ddp", limit_train_batches=2, use_distributed_sampler=True)
+    made.fit(module, loader(), loader())
+    return made.global_rank, outcome(module)
+
+
 def main(directory: Path, package: str) -> None:
     from msprobe.integrations.lightning import MsprobeCallback
 
     torch.set_num_threads(1)
-    found = []
-    for recorded in (False, True):
-        callbacks = [MsprobeCallback(level="mix", task="statistics", dump_path=str(directory / "dump"))] if recorded else []
-        torch.manual_seed(1)
-        module = modules(package)["automatic"]()
-        made = trainer(package, directory, *callbacks, devices=2, strategy="ddp", limit_train_batches=2, use_distributed_sampler=True)
-        made.fit(module, loader(), loader())
-        found.append(outcome(module))
-    (directory / f"outcome{made.global_rank}.json").write_text(json.dumps(found))
-    torch.distributed.destroy_process_group()
+    _, without = trained(directory, package)
+    rank, recorded = trained(directory, package, MsprobeCallback(level="mix", task="statistics", dump_path=str(directory / "dump")))
+    (directory / f"outcome{rank}.json").write_text(json.dumps([without, recorded]))
+    leave_group()
 
 
 if __name__ == "__main__":

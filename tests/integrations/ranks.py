@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
@@ -36,3 +37,16 @@ def as_torchrun(
         for process in started:
             process.kill()
     return [subprocess.CompletedProcess(command, process.returncode, "", error) for process, error in zip(started, errors, strict=True)]
+
+
+def leave_group() -> None:
+    """End a rank's process group; called once nothing in the script refers to a DistributedDataParallel any more.
+
+    Where a reducer of torch is the last to hold a group of gloo, it joins gloo's thread without releasing the GIL, which that
+    thread may be waiting for (https://github.com/pytorch/pytorch/issues/56297): on a busy machine one such script in five hangs,
+    without the tool too.
+    """
+    import torch.distributed as dist
+
+    gc.collect()
+    dist.destroy_process_group()

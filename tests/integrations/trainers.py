@@ -14,6 +14,8 @@ import transformers
 from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
+from integrations.ranks import leave_group
+
 logging.set_verbosity_error()
 
 
@@ -84,21 +86,21 @@ def outcome(made: Trainer, losses: Losses) -> list[str]:
     return [*map(repr, losses.losses), *weights, state]
 
 
+def trained(directory: Path, *callbacks: Any) -> list[str]:
+    losses = Losses()
+    made = trainer(directory, losses, *callbacks, gradient_accumulation_steps=2, max_steps=2)
+    made.train()
+    return outcome(made, losses)
+
+
 def main(directory: Path) -> None:
     from msprobe.integrations.transformers import MsprobeCallback
 
     torch.set_num_threads(1)
-    found = []
-    for recorded in (False, True):
-        losses = Losses()
-        callbacks: list[Any] = [losses]
-        if recorded:
-            callbacks.append(MsprobeCallback(level="mix", task="statistics", dump_path=str(directory / "dump")))
-        made = trainer(directory, *callbacks, gradient_accumulation_steps=2, max_steps=2)
-        made.train()
-        found.append(outcome(made, losses))
+    found = [trained(directory)]
+    found.append(trained(directory, MsprobeCallback(level="mix", task="statistics", dump_path=str(directory / "dump"))))
     (directory / f"outcome{torch.distributed.get_rank()}.json").write_text(json.dumps(found))
-    torch.distributed.destroy_process_group()
+    leave_group()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ def run(rank, world_size):
         optimizer.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()
+    del model
     torch.distributed.destroy_process_group()
 
 
