@@ -30,6 +30,7 @@ from msprobe.log import logger
 from msprobe.writer import TensorPool, native_pool, tensor_pool
 from msprobe.writer.native_pool import NativePool
 from msprobe.writer.staging_ring import StagingRing
+from msprobe.writer.tensor_contents import TensorContents
 
 _IN_C = tensor_files._in_c
 
@@ -542,7 +543,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, when: st
 @pytest.mark.parametrize(
     ("max_bytes", "owner", "method"),
     [
-        (0, TensorPool, "_carry_out"),
+        (0, TensorContents, "_carry_out"),
         (1 << 20, StagingRing, "take"),
         (1 << 20, TensorPool, "_holding"),
         (1 << 20, TensorPool, "_put"),
@@ -573,16 +574,18 @@ def test_an_interrupted_submit_loses_one_file_at_most(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("method", ["_do", "_take", "_carry_out", "_write"])
+@pytest.mark.parametrize(
+    ("owner", "method"), [(TensorPool, "_do"), (TensorPool, "_take"), (TensorContents, "_carry_out"), (TensorContents, "write")]
+)
 @pytest.mark.usefixtures("in_python")
-def test_an_interrupted_drain_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, when: str) -> None:
+def test_an_interrupted_drain_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, when: str) -> None:
     pool = TensorPool()
     pool._threads = pool._max_threads  # they never come
     expected = {}
     for number in range(150):
         expected[f"{number}.pt"] = b"%d" % (number % 30)
         submit(pool, tmp_path / f"{number}.pt", expected[f"{number}.pt"])
-    interrupt(monkeypatch, TensorPool, method, when)
+    interrupt(monkeypatch, owner, method, when)
     with pytest.raises(Interruption):
         pool.drain()
     pool.drain()

@@ -42,18 +42,18 @@ class NativePool(TensorPool):
     @property
     def files(self) -> int:
         """So many files and links there are."""
-        return self._files + int(self.queue.counts()[0])
+        return self._contents.files + int(self.queue.counts()[0])
 
     @property
     def bytes_written(self) -> int:
         """Bytes of files; hard links take none."""
-        return self._bytes_written + int(self.queue.counts()[1])
+        return self._contents.bytes_written + int(self.queue.counts()[1])
 
     @property
     def problems(self) -> Counter[str]:
         """What could not be written, by reason."""
         self._collect()
-        return self._problems
+        return self._failed.problems
 
     def failed_files(self, directory: str) -> dict[str, list[str]]:
         """See `TensorPool.failed_files`."""
@@ -75,7 +75,7 @@ class NativePool(TensorPool):
                 self.queue.forget(directory)
                 self.queue.submit(*given, owner)
         except (KeyError, ValueError) as problem:
-            self._failed(path, problem)
+            self._failed.add(path, problem)
 
     def submit_saver(self, path: str, saver: Saver, nbytes: int) -> None:
         """See `TensorPool.submit_saver`."""
@@ -105,7 +105,7 @@ class NativePool(TensorPool):
 
     def _collect(self) -> None:
         for path, number in self.queue.failures():
-            self._failed(path, same_content_failed() if number < 0 else OSError(number, os.strerror(number)))
+            self._failed.add(path, same_content_failed() if number < 0 else OSError(number, os.strerror(number)))
 
 
 def new_pool() -> TensorPool:

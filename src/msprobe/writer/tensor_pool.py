@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import shutil
 import threading
 import time
 import weakref
@@ -15,15 +12,15 @@ from typing import Any
 
 import xxhash
 
-from msprobe.format import tensor_file, tensor_files
+from msprobe.format import tensor_files
 from msprobe.format.tensor_file import Buffer
-from msprobe.format.tensor_files import Linking, Writing
-from msprobe.log import logger
+from msprobe.format.tensor_files import Writing
+from msprobe.writer.failed_files import FailedFiles
 from msprobe.writer.flusher import at_end, block_signals
 from msprobe.writer.staging_ring import StagingRing
-from msprobe.writer.tensor_jobs import Directory, Job, Key, Known, Saver, same_content_failed
+from msprobe.writer.tensor_contents import TensorContents
+from msprobe.writer.tensor_jobs import Directory, Job, Key, Known, Saver
 
-_NO_MORE_LINKS = {errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.ENOENT, errno.EACCES}
 # Directories whose contents are remembered: a step's own, and the one before while its last files come in.
 _DIRECTORIES = 2
 _IDLE_SECONDS = 5.0
@@ -35,9 +32,6 @@ _BATCH = 64
 _BATCH_BYTES = 1 << 20
 # From this size on data is copied into the ring.
 _RING_FROM = 1 << 12
-# Names of files that failed, of one directory and for one reason, and such lists: beyond that they are only counted.
-_MOST_NAMES = 200
-_MOST_LISTS = 1000
 
 _pools: weakref.WeakSet[TensorPool] = weakref.WeakSet()
 
@@ -52,13 +46,11 @@ class TensorPool:
     """
 
     def __init__(self, max_bytes: int = 64 << 20, threads: int | None = None) -> None:
-        self._problems: Counter[str] = Counter()
-        self._failed_names: dict[tuple[str, str], list[str]] = {}  # by directory and reason
-        self._files = 0
-        self._bytes_written = 0
         self._max_bytes = max_bytes
         self._max_threads = (2 if _processors() > 2 else 1) if threads is None else threads
         self._lock = threading.Lock()
+        self._failed = FailedFiles()
+        self._contents = TensorContents(self._lock, self._failed)
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._jobs: deque[Job] = deque()
@@ -70,33 +62,27 @@ class TensorPool:
         self._idle = 0
         self._ring = StagingRing(max_bytes // 2)
         self._directories: OrderedDict[str, Directory] = OrderedDict()
-        self._warned = False
         self._inert = False
         _pools.add(self)
 
     @property
     def files(self) -> int:
         """So many files and links there are."""
-        return self._files
+        return self._contents.files
 
     @property
     def bytes_written(self) -> int:
         """Bytes of files; hard links take none."""
-        return self._bytes_written
+        return self._contents.bytes_written
 
     @property
     def problems(self) -> Counter[str]:
         """What could not be written, by reason."""
-        return self._problems
+        return self._failed.problems
 
     def failed_files(self, directory: str) -> dict[str, list[str]]:
         """Which files in a directory and below it could not be written, by reason: for each reason the first 200. They are given once."""
-        found: dict[str, list[str]] = {}
-        with self._lock:
-            for key in [key for key in self._failed_names if f"{key[0]}/".startswith(f"{directory}/")]:
-                below = key[0][len(directory) + 1 :]
-                found.setdefault(key[1], []).extend(os.path.join(below, name) for name in self._failed_names.pop(key))
-        return {reason: names[:_MOST_NAMES] for reason, names in found.items()}
+        return self._failed.take(directory)
 
     def submit(self, path: str, dtype: str, shape: Sequence[int], data: Buffer, owner: Any = None) -> None:
         """Have a `.pt` written (tensor_file.write).
@@ -118,11 +104,11 @@ class TensorPool:
         try:
             writing = tensor_files.writing(name, dtype, key[2], view)
         except (KeyError, ValueError) as problem:
-            self._failed(path, problem)
+            self._failed.add(path, problem)
             return
         job = self._holding(directory, key, writing, owner)
         if job is None:
-            self._write_now(directory, key, writing, owner)
+            self._contents.write_now(directory, key, writing, is_still=owner is not None)
         else:
             assert job.key is not None
             self._put(job)
@@ -203,20 +189,6 @@ class TensorPool:
         job = Job(writing.name, nbytes, directory, key)
         job.writing, job.owner = writing, owner
         return job
-
-    def _write_now(self, directory: Directory, key: Key, writing: Writing, owner: Any) -> None:
-        live = None if owner is not None or type(writing.data) is bytes else xxhash.xxh3_128()
-        problem = self._carry_out(directory, [writing._replace(live=live)])[0]
-        if problem is not None:
-            self._failed(os.path.join(directory.path, writing.name), problem)
-            return
-        if live is not None:
-            key = live.digest(), *key[1:]
-        with self._lock:
-            self._files += 1
-            self._bytes_written += writing.size
-            directory.contents.setdefault(key, Known(writing.name))
-        directory.submitted.add(key)
 
     def _put(self, job: Job) -> None:
         with self._lock:
@@ -315,158 +287,11 @@ class TensorPool:
         first = batch[0]
         try:
             if first.saver is not None:
-                self._save(first.path, first.saver)
+                self._contents.save(first.path, first.saver)
             else:
-                self._write(batch)
+                self._contents.write(batch)
         except Exception as failure:
-            self._failed(first.path, failure)
-
-    def _save(self, path: str, saver: Saver) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # the flush thread may not have come to it yet
-        hidden = tensor_file.unfinished(path)
-        _unlink_if_there(hidden)
-        try:
-            saver(hidden)
-            size = os.stat(hidden).st_size
-            os.replace(hidden, path)
-        except BaseException:
-            _unlink_if_there(hidden)
-            _unlink_if_there(path)
-            raise
-        with self._lock:
-            self._files += 1
-            self._bytes_written += size
-
-    def _write(self, batch: list[Job]) -> None:
-        directory = batch[0].directory
-        operations: list[Writing | Linking] = []
-        doing: list[Job] = []
-        orphans: list[Job] = []
-        with self._lock:
-            for job in batch:
-                known = job.known
-                if job.is_first and job.writing is not None:
-                    operations.append(job.writing)
-                elif known is None:
-                    orphans.append(job)
-                    continue
-                elif known.name is not None:
-                    operations.append(Linking(job.name, known.name))
-                elif known.batch is batch:  # its file is written a moment before
-                    operations.append(Linking(job.name, known.first))
-                elif directory.contents.get(job.key) is known:  # type: ignore[arg-type]
-                    known.waiting.append(job.name)
-                    continue
-                else:
-                    orphans.append(job)
-                    continue
-                doing.append(job)
-        for job in orphans:
-            self._failed(job.path, same_content_failed())
-        problems = self._carry_out(directory, operations)
-        settled: list[tuple[Known, Job]] = []
-        with self._lock:
-            for job, operation, problem in zip(doing, operations, problems, strict=True):
-                known = job.known
-                if problem is None:
-                    self._files += 1
-                if problem is None and job.is_first and known is not None:
-                    self._bytes_written += operation.size if type(operation) is Writing else 0
-                    if known.waiting:
-                        settled.append((known, job))
-                    else:
-                        known.name, known.batch = job.name, None
-        for job, operation, problem in zip(doing, operations, problems, strict=True):
-            if problem is not None and job.is_first:
-                self._lost(job, problem)
-            elif problem is not None:
-                self._not_linked(job, operation, problem)
-        for known, job in settled:
-            self._link_waiting(known, job)
-
-    def _link_waiting(self, known: Known, job: Job) -> None:
-        """Link the names that came while the file of `job` was being written."""
-        while True:
-            with self._lock:
-                names, known.waiting = known.waiting, []
-                if not names:
-                    known.name, known.batch = known.name or job.name, None
-                    return
-            links = [Linking(name, job.name) for name in names]
-            problems = self._carry_out(job.directory, links)
-            with self._lock:
-                self._files += problems.count(None)
-            for link, problem in zip(links, problems, strict=True):
-                if problem is not None:
-                    self._not_linked(job, link, problem)
-
-    def _not_linked(self, job: Job, link: Writing | Linking, problem: OSError) -> None:
-        """A file system without hard links, or a file that has as many as it may. `job`: any of that content."""
-        directory, known = job.directory, job.known
-        path = os.path.join(directory.path, link.name)
-        if known is None or job.key is None or directory.contents.get(job.key) is not known or not isinstance(link, Linking):
-            self._failed(path, same_content_failed())
-        elif problem.errno not in _NO_MORE_LINKS:
-            self._failed(path, problem)
-        elif known.name not in (None, link.original) and self._carry_out(directory, [Linking(link.name, known.name)]) == [None]:
-            with self._lock:  # there has been a new file meanwhile
-                self._files += 1
-        else:
-            try:
-                self._copy(os.path.join(directory.path, link.original), path)
-                known.name = link.name
-            except Exception as failure:
-                with self._lock:  # the next of this content brings its data along
-                    directory.submitted.discard(job.key)
-                    directory.contents.pop(job.key, None)
-                self._failed(path, failure)
-
-    def _lost(self, job: Job, problem: OSError) -> None:
-        """The file of a content could not be written: nor are its other names, and the next of this content brings its data along."""
-        assert job.key is not None and job.known is not None
-        with self._lock:
-            job.directory.contents.pop(job.key, None)
-            job.directory.submitted.discard(job.key)
-            names, job.known.waiting = job.known.waiting, []
-        self._failed(job.path, problem)
-        for name in names:
-            self._failed(os.path.join(job.directory.path, name), same_content_failed())
-
-    def _carry_out(self, directory: Directory, operations: Sequence[Writing | Linking]) -> list[OSError | None]:
-        try:
-            try:
-                return tensor_files.carry_out(directory.path, operations)
-            except FileNotFoundError:  # the flush thread has not come to it yet
-                os.makedirs(directory.path, exist_ok=True)
-                return tensor_files.carry_out(directory.path, operations)
-        except OSError as problem:
-            return [problem] * len(operations)
-
-    def _copy(self, original: str, path: str) -> None:
-        hidden = tensor_file.unfinished(path)
-        try:
-            shutil.copyfile(original, hidden)
-            os.replace(hidden, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden)
-            raise
-        with self._lock:
-            self._files += 1
-            self._bytes_written += os.stat(path).st_size
-
-    def _failed(self, path: str, failure: Exception) -> None:
-        reason = getattr(failure, "strerror", None) or f"{type(failure).__name__}: {failure}"
-        directory, _, name = path.rpartition("/")
-        with self._lock:
-            self._problems[reason] += 1
-            if len(self._failed_names) < _MOST_LISTS or (directory, reason) in self._failed_names:
-                names = self._failed_names.setdefault((directory, reason), [])
-                if len(names) < _MOST_NAMES:
-                    names.append(name)
-            warn, self._warned = not self._warned, True
-        if warn:
-            logger.warning("%s cannot be written (%s); the run goes on, the end of the step tells what else failed", path, reason)
+            self._failed.add(first.path, failure)
 
 
 def drain_at_end(pool: TensorPool) -> None:
@@ -476,13 +301,6 @@ def drain_at_end(pool: TensorPool) -> None:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _unlink_if_there(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def _after_fork_in_child() -> None:
