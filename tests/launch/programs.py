@@ -480,6 +480,10 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 model = DistributedDataParallel(Net())
 """
     + _TRAINING
+    + """
+del model  # a reducer must not be the last to hold the group: see leave_group in tests/integrations/ranks.py
+dist.destroy_process_group()
+"""
 )
 
 FORKED_LATER = (
