@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import re
 import threading
 import weakref
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from capturing import Run, configured, forget_debugger
+from capturing import Run, configured, forget_debugger, without_cost
 from nets import NETS, seed, train
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -56,7 +55,7 @@ def differing(program: Program, directory: Path, monkeypatch: pytest.MonkeyPatch
         used.clear()
         forget_debugger()
         gc.collect()
-        lines = [re.sub(r"\+[\d.]+ m?s", "", line[26:]) for line in capfd.readouterr().err.splitlines() if "[step " in line]
+        lines = [without_cost(line[26:]) for line in capfd.readouterr().err.splitlines() if "[step " in line]
         found.append({**written(place / "dump"), "closing lines": "\n".join(lines).replace(str(place), "")})
     one, other = found
     assert any(name.endswith("dump.json") for name in one)

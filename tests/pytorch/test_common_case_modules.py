@@ -6,7 +6,6 @@ import contextlib
 import copy
 import gc
 import itertools
-import re
 import statistics
 import threading
 from collections import namedtuple
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from capturing import Run, configured, forget_debugger
+from capturing import Run, configured, forget_debugger, without_cost
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end, torch_internals
@@ -352,7 +351,7 @@ def outcome(make: Callable[[PrecisionDebugger], Any], place: Path, capfd: Any, *
     make(configured(place, risk_level="ALL", **config))
     forget_debugger()
     gc.collect()
-    lines = [re.sub(r"\+[\d.]+ m?s", "", line[26:]) for line in capfd.readouterr().err.splitlines() if "msprobe" in line or "[" in line]
+    lines = [without_cost(line[26:]) for line in capfd.readouterr().err.splitlines() if "msprobe" in line or "[" in line]
     return {**written(place / "dump"), "lines": "\n".join(lines).replace(str(place), "").encode()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ import test_common_case_gradients as gradients
 import test_common_case_modules as modules
 import torch
 import torch.nn.functional as F
-from capturing import Run, Step, configured, forget_debugger, tensors
+from capturing import Run, Step, configured, forget_debugger, tensors, without_cost
 from nets import NETS, seed, train
 from odd_values import Data, Holder, Pair, Subclass, sample_arguments
 from torch import nn
@@ -114,7 +113,7 @@ def both_ways(program: Program, directory: Path, monkeypatch: pytest.MonkeyPatch
             gc.collect(0)
             flush_all()
         files = {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
-        lines = [re.sub(r"\+[\d.]+ m?s", "", line[26:]) for line in capfd.readouterr().err.splitlines() if "[step " in line]
+        lines = [without_cost(line[26:]) for line in capfd.readouterr().err.splitlines() if "[step " in line]
         for name in [name for name in files if name.endswith("meta.json")]:
             meta = {key: value for key, value in json.loads(files[name]).items() if key not in TIMES}
             files[name] = json.dumps(meta, sort_keys=True).encode()  # the flush thread may put some first
