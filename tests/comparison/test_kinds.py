@@ -88,3 +88,21 @@ def test_the_kind_is_told_by_its_form(marks: tuple[Any, ...], kind: str) -> None
         "Torch.b.0.forward": api([tensor()], [])
     }
     assert checksum_kind(calls_of(held, "d")) == kind
+
+
+def test_without_a_checksum_the_statistics_can_show_a_difference(tmp_path: Path) -> None:
+    """A NumPy array has none; that its four numbers agree is no `pass`."""
+
+    def held(value: float) -> Json:
+        return {NAME: api([tensor(md5="0" * 8), tensor(value)], [tensor(md5="1" * 8)])}
+
+    found = report(tmp_path, ("statistics", held(5.0)), ("statistics", held(2.0)))
+    assert (found.mode, found.counts["pass"], found.counts["error"]) == ("md5", 2, 1)
+    row = read_csv(found.csv)[1]
+    assert (row["Result"], row["NPU MD5"]) == ("error", "N/A")
+    assert "There is no checksum of it, and its Max, Min, Mean or Norm differs" in row["Err_message"]
+    found = report(tmp_path, ("statistics", held(5.0)), ("statistics", held(5.0)))
+    assert (found.counts["pass"], found.counts["not compared"]) == (2, 1)
+    one_sided = {NAME: api([tensor(md5="0" * 8), tensor(5.0, md5="3" * 8)], [tensor(md5="1" * 8)])}
+    found = report(tmp_path, ("statistics", held(2.0)), ("statistics", one_sided))
+    assert (found.counts["pass"], found.counts["error"]) == (2, 1)

@@ -121,9 +121,17 @@ def test_a_file_name_that_leaves_the_directory_is_not_followed(name: str, tmp_pa
 
 
 def test_a_side_without_a_file(tmp_path: Path) -> None:
-    assert measure_files(tmp_path, tensor(), [[1.0] * 3] * 2).reason == "the target side has no tensor file for this value"
+    nothing = dict.fromkeys(("Max", "Min", "Mean", "Norm"))
+    found = measure_files(tmp_path, tensor(**nothing), [[1.0] * 3] * 2)
+    assert found.reason == "the target side has no tensor file for this value" and found.lost
     neither = measure_files(tmp_path, tensor(), tensor())
-    assert neither.agreement is Agreement.UNKNOWN and not neither.lost
+    assert neither.agreement is Agreement.UNKNOWN and not neither.lost and neither.reason.endswith("; Max, Min, Mean and Norm agree")
+
+
+def test_a_difference_of_the_statistics_shows_without_files(tmp_path: Path) -> None:
+    for target, golden in ((tensor(5.0), tensor()), (tensor(5.0), [[1.0] * 3] * 2)):
+        found = measure_files(tmp_path, target, golden)
+        assert found.agreement is Agreement.DIFFERENT and not found.lost and "they differ" in found.reason
 
 
 def test_shapes_are_compared_as_recorded(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe
 
-from .dumps import Json, backward, module, tensor, write_dump
+from .dumps import Json, api, backward, module, tensor, write_dump
 
 FC = "Module.fc.Dense"
 
@@ -83,3 +83,34 @@ def test_other_differences_are_not_blamed_on_the_step_before(tmp_path: Path) -> 
     text = told(tmp_path, [step(1.0, 2.0), step(1.0, 2.0, data=3.0)], [step(1.0, 2.0), step(1.0, 2.0)])
     assert "inputs of the first call differ" in text
     assert "optimizer" not in text
+
+
+def calls(weight: float, activation: float) -> Json:
+    """A step at level L1: what comes out of the first call is changed by code that is not recorded."""
+    trained = {"requires_grad": True}
+    return {
+        "Functional.linear.0.forward": api([tensor(), tensor(7.0, **trained)], [tensor(2.0, **trained)]),
+        "Functional.linear.1.forward": api([tensor(activation, **trained), tensor(weight, **trained)], [tensor(4.0, **trained)]),
+        "Functional.linear.1.backward": backward([tensor()], [tensor(), tensor()]),
+    }
+
+
+def test_an_activation_is_no_parameter(tmp_path: Path) -> None:
+    text = told(tmp_path, [calls(5.0, 2.0), calls(5.0, 3.0)], [calls(5.0, 2.0)] * 2)
+    assert "input.0 of Functional.linear.1.forward differs" in text
+    assert "optimizer" not in text and "step 0" not in text
+
+
+def test_a_weight_is_one_where_no_module_was_recorded(tmp_path: Path) -> None:
+    text = told(tmp_path, [calls(5.0, 2.0), calls(6.0, 2.0)], [calls(5.0, 2.0)] * 2)
+    assert "`weight` of `linear` differs" in text
+    assert "every backward call of step 0 agrees in every bit (1 compared): it was made after the backward pass" in text
+
+
+def test_an_activation_that_a_module_takes_in(tmp_path: Path) -> None:
+    def forward(value: float) -> Json:
+        given = tensor(value, requires_grad=True)
+        return {f"{FC}.forward.0": module([tensor()], [tensor(2.0)]), "Module.b.Dense.forward.0": module([given], [tensor(3.0)])}
+
+    text = told(tmp_path, [forward(2.0), forward(2.5)], [forward(2.0)] * 2)
+    assert "input.0 of Module.b.Dense.forward.0 differs" in text and "step 0" not in text

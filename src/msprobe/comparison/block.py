@@ -86,7 +86,7 @@ def _values(measured: Measured, mode: Mode) -> Iterator[Line]:
         yield Line(f"  {ours.key or ours.name}: {_value(ours)} in the target, {_value(theirs)} in the golden dump")
         return
     yield Line(f"  {ours.key or ours.name} ({kind} {shape})")
-    if mode == "md5":
+    if mode == "md5" and not measure.reason:
         yield Line(f"    target {measure.cells[0]}, golden {measure.cells[1]}")
         return
     table: list[tuple[str, ...]] = [("", "Max", "Min", "Mean", "Norm")]

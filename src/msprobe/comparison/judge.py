@@ -71,7 +71,10 @@ SAVED_FOLLOWS = "warning: follows: The gradient of the saved value differs, as s
 GRADIENT = "error: The gradient differs although everything before it agrees."
 GRADIENT_FOLLOWS = "warning: follows: The gradient differs, as values before it do."
 CHECKSUM_FOLLOWS = "follows: Something before it differs."
+STATISTICS = "error: There is no checksum of it, and its Max, Min, Mean or Norm differs."
 FILL = "warning: Masked positions hold another fill value on each side; of the others only the maximum was compared."
+FILL_ELSEWHERE = "warning: Each side masks other positions, or only one has NaN or infinity at a position that none masks."
+FILL_OF_ELEMENTS = "warning: Masked positions hold another fill value on each side; the others were compared."
 ACCEPTED = "accepted: another floating-point dtype on each side."
 INTEGERS = "accepted: integers of another width on each side."
 MEMORY = "not compared: the call returns uninitialised memory."
@@ -254,7 +257,7 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
             warnings.append(message)
             notes = [] if ruled else [_size(measure)]
     if measure.filled:
-        warnings.append(FILL)
+        warnings.append(_of_fill(measure))
     cast = casts.said(ours, theirs) if measure.agreement is Agreement.DIFFERENT and _is_source(ours) else ""
     if DTYPE in errors:
         if cast and judged and (context.starts or not context.explained or ours.role == "parameters"):
@@ -274,6 +277,12 @@ def _judge_row(ours: Row, theirs: Row, measure: Measure, context: _Context) -> V
     return Verdict("error" if errors else "warning", (*errors, *warnings, *filter(None, notes)))
 
 
+def _of_fill(measure: Measure) -> str:
+    if math.isinf(measure.size):
+        return FILL_ELSEWHERE
+    return FILL if measure.thousandth is None else FILL_OF_ELEMENTS
+
+
 def _size(measure: Measure) -> str:
     how_much = explained(measure)
     return f"size: {how_much}." if how_much else ""
@@ -286,7 +295,8 @@ def _judge_checksum(measure: Measure, context: _Context) -> Verdict:
         return _PASS
     if returns_memory(context.call.parts):
         return Verdict("not compared", (MEMORY,))
-    return Verdict("error", (CRC, CHECKSUM_FOLLOWS) if _only_follows(context) else (CRC,))
+    said = STATISTICS if measure.reason else CRC
+    return Verdict("error", (said, CHECKSUM_FOLLOWS) if _only_follows(context) else (said,))
 
 
 def _only_follows(context: _Context) -> bool:

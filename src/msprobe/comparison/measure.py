@@ -40,7 +40,8 @@ class Measure(NamedTuple):
         max_abs: largest absolute difference of an element (tensors) or of Max, Min, Mean and Norm.
         lost: nothing was measured although at least one side recorded something to measure.
         expected: the relative size up to which rounding explains a difference, 0 where that was not asked (see judging).
-        filled: masked positions hold another fill value on each side; `size` is that of Max alone.
+        filled: masked positions hold another fill value on each side; `size` is that of the other elements where the files were read
+            (`thousandth` has a value), else that of Max alone.
     """
 
     cells: Sequence[Any]
@@ -97,10 +98,16 @@ def compare_values(target: Any, golden: Any) -> tuple[Agreement, float]:
     return Agreement.DIFFERENT, math.inf
 
 
+FILL_BELOW = -3.3e38
+"""Numbers up to this one are fill values, minus infinity included."""
+FILL_FLOAT16 = (-65504.0, -64000.0)
+"""So are those between these two, float16's lowest ones."""
+
+
 def is_fill(value: Any) -> bool:
     """Whether a number is what masks are filled with: minus infinity, or the lowest number of float16 or a wider dtype (to which a
     logit may have been added)."""
-    return type(value) is float and (value <= -3.3e38 or -65504.0 <= value <= -64000.0)
+    return type(value) is float and (value <= FILL_BELOW or FILL_FLOAT16[0] <= value <= FILL_FLOAT16[1])
 
 
 def relative_difference(target: int | float, golden: int | float, scale: float) -> float:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msprobe import numerics
 from msprobe.comparison.contradiction import Facts, checked
 from msprobe.comparison.measure import Agreement, Measure, rounding_of
+from msprobe.comparison.measure_instead import by_statistics
+from msprobe.comparison.measure_masked import have_other_fill, measure_masked
 from msprobe.comparison.measure_statistics import StatisticsMeasurer
 from msprobe.comparison.rows import Row
 from msprobe.errors import DumpFormatError
@@ -61,11 +63,12 @@ class TensorMeasurer:
         if target.shape != golden.shape:
             return Measure(UNSUPPORTED if target.value == 0 else SHAPE_UNMATCHED, Agreement.DIFFERENT, math.inf)
         if target.data_name is None and golden.data_name is None:
-            return Measure(UNSUPPORTED, Agreement.UNKNOWN, reason="neither side has a tensor file for this value")
+            unknown = Measure(UNSUPPORTED, Agreement.UNKNOWN, reason="neither side has a tensor file for this value")
+            return by_statistics(target, golden, unknown)
         paths: list[str] = []
         for side, directory, row in zip(("target", "golden"), self._directories, (target, golden), strict=True):
             if row.data_name is None:
-                return _unknown(f"the {side} side has no tensor file for this value")
+                return by_statistics(target, golden, _unknown(f"the {side} side has no tensor file for this value"))
             if os.path.basename(row.data_name) != row.data_name or row.data_name in ("", ".", "..") or "\0" in row.data_name:
                 return _unknown(f"the {side} file name {row.data_name!r} leaves its directory; it was not read")
             paths.append(os.path.join(directory, row.data_name))
@@ -74,6 +77,9 @@ class TensorMeasurer:
             return checked(self._linked[key][0], target, golden, self._linked[key][1])
         try:
             measured = _measure_files(*paths)
+            if have_other_fill(target, golden) and measured[1].shapes[0] == measured[1].shapes[1]:
+                files = tensor_file.read(paths[0]), tensor_file.read(paths[1])
+                measured = measure_masked((target, golden), *files, measured[0]), measured[1]
         except DumpFormatError as error:
             return _unknown(str(error))
         except OSError as error:

@@ -133,10 +133,14 @@ def look_back(reports: Sequence[PairReport], report: PairReport, difference: Fir
 
 
 def _is_there_at_the_start(difference: FirstDifference) -> bool:
+    """Whether it is a parameter. Where modules were recorded, theirs are; elsewhere a weight is known by being trained and not what the
+    call transforms, its first argument: an activation needs a gradient, too, and was made in this step."""
     if difference.kind == "parameter":
         return True
+    if difference.kind not in ("first input", "input") or difference.module is not None or difference.call.parts.is_module:
+        return False
     rows = [row.pair.target for row in difference.rows]
-    return difference.kind in ("first input", "input") and any(row is not None and row.requires_grad == "True" for row in rows)
+    return any(row is not None and row.requires_grad == "True" and row.key != "input.0" for row in rows)
 
 
 def _sized(size: float) -> str:

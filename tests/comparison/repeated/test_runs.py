@@ -82,6 +82,18 @@ def test_checksums_see_what_statistics_do_not(tmp_path: Path) -> None:
     assert runs.units[0].first is not None and grouped(runs.units[0].first.call.whole) == [[1, 2], [3]]
 
 
+def test_without_checksum_or_file_the_statistics_count(tmp_path: Path) -> None:
+    """A NumPy array has neither."""
+
+    def held(value: float, **fields: Any) -> Json:
+        return {"Torch.op.0.forward": api([tensor(**fields), tensor(value)], [tensor(**fields)])}
+
+    for number, fields in enumerate(({"md5": "0" * 8}, {"data_name": "x.pt"})):
+        task = "tensor" if number else "statistics"
+        found = recorded(tmp_path / f"{number}", [held(1.0, **fields), held(5.0, **fields)], task=task)
+        assert found.units[0].first is not None and found.exit_code == 1
+
+
 def test_the_bytes_of_tensors(tmp_path: Path) -> None:
     """A permutation: all statistics are equal."""
     paths = []

@@ -21,7 +21,9 @@ def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
     Their size is taken relative to the larger Max, at least 1: such values are logits, and an exponential makes of their absolute
     error a relative one.
     """
-    scale = max(1.0, abs(target.statistics[0]), abs(golden.statistics[0]))
+    if measure.filled:  # by the elements: measure_masked.py
+        return measure
+    scale = scale_of(target, golden)
     largest = relative_difference(target.statistics[0], golden.statistics[0], scale)
     differ = target.statistics[1] != golden.statistics[1]
     if differ:
@@ -34,6 +36,11 @@ def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
             largest = max(largest, measure.max_abs / scale)  # element by element; masked positions are equal
     agreement = Agreement.ROUNDING if math.isfinite(largest) else Agreement.DIFFERENT
     return measure._replace(size=largest, agreement=agreement, filled=differ)
+
+
+def scale_of(target: Row, golden: Row) -> float:
+    """What sizes are relative to, of two tensors whose Max is no fill value."""
+    return float(max(1.0, abs(target.statistics[0]), abs(golden.statistics[0])))
 
 
 def _masked_share(row: Row) -> float | None:

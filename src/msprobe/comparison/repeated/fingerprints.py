@@ -73,8 +73,9 @@ class Fingerprints:
             return "empty"
         if self._mode == "md5":
             found = checksum(row)
-            return None if found == "N/A" else found
-        if self._mode == "tensor":
+            if found != "N/A":
+                return found
+        elif self._mode == "tensor" and row.data_name is not None:
             return self._of_file(row)
         return None if row.statistics.count(None) == 4 else repr(row.statistics)
 
