@@ -90,3 +90,18 @@ def test_the_reference_does_not_clear_what_it_cannot_judge() -> None:
     assert "does not decide" in conclusion_of([undecided], True)
     assert "does not decide" not in conclusion_of([undecided], False)
     assert "speaks for the target" in conclusion_of([Tally({**dict.fromkeys(VERDICTS, 0), CLOSER: 1}, "")], True)
+
+
+def test_what_follows_from_a_value_stands_below_it_and_not_below_requires_grad(tmp_path: Path) -> None:
+    def run(trained: bool, out: float) -> dict[str, object]:
+        return {
+            "Torch.exp.0.forward": api([tensor(1.0, requires_grad=trained)], [tensor(2.0)]),
+            "Torch.log.0.forward": api([tensor(2.0)], [tensor(out)]),
+            "Torch.sin.0.forward": api([tensor(out)], [tensor(out + 1)]),
+        }
+
+    lines = _text(tmp_path, run(False, 5.0), run(True, 4.0)).splitlines()
+    headline = next(n for n, line in enumerate(lines) if line.startswith("First value that differs: Torch.log.0.forward"))
+    assert any("requires_grad" in line for line in lines[:headline])
+    below = [n > headline for n, line in enumerate(lines) if "Torch.sin.0.forward" in line]
+    assert below and all(below)

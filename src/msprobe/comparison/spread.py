@@ -16,8 +16,10 @@ _SHOWN = 8
 
 
 def spread(report: PairReport, outcome: Outcome) -> Iterator[Line]:
-    """What stands under the values of a report's first difference."""
+    """What stands under the values of a report's first difference of a value; that `requires_grad` differs spreads nowhere."""
     first = report.findings.first
+    if first is not None and first.kind == "requires_grad":
+        first = report.findings.value
     if first is None:
         return
     rank = report.trail.rank
