@@ -154,6 +154,18 @@ def test_nan_on_one_side(tmp_path: Path) -> None:
     assert "NaN or Inf on one side from Torch.op.1.forward on" in list(sentences(traced(tmp_path, target, chain([0.0] * 3))))[-1]
 
 
+@pytest.mark.parametrize("given", [0.0, float("-inf")])
+def test_nan_made_by_a_call_that_one_side_alone_has(tmp_path: Path, given: float) -> None:
+    """Where minus infinity was given as an argument it is a mask, and made nothing."""
+    nan = dict.fromkeys(("Max", "Min", "Mean", "Norm"), float("nan"))
+    changed = chain([0.01, 0.02, 0.02])
+    changed["Torch.op.1.forward"]["output"][0].update(nan)
+    log = api([tensor(), {"type": "float", "value": given}], [tensor(Min=float("-inf"), Mean=float("-inf"), Norm=float("inf"))])
+    target = {"Torch.log.0.forward": log, **changed}
+    born = "Torch.op.1.forward" if given else "Torch.log.0.forward"
+    assert f"NaN or Inf on one side from {born} on" in list(sentences(traced(tmp_path, target, chain([0.0] * 3))))
+
+
 def test_checksums_have_no_size(tmp_path: Path) -> None:
     def dump(*sums: str) -> Json:
         return {f"Torch.op.{n}.forward": api([tensor(md5="00000001")], [tensor(md5=f"{sums[n]:0>8}")]) for n in range(len(sums))}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from msprobe.comparison.calls import Measured, MeasuredCall, execution_order, overwritten_input
 from msprobe.comparison.compared import Compared
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.measure import Agreement
+from msprobe.comparison.nonfinite import born_in
 from msprobe.comparison.rows import Row
 from msprobe.comparison.step_parts import Part, part_of
 from msprobe.format.names import ModuleName, parse
@@ -38,7 +39,7 @@ class Growth:
         tenfold: the first call with at least ten times that.
         largest: the largest finite one.
         last: that of the last call of the forward pass in which it begins (or of the backward pass, or of the optimizer's step).
-        nonfinite: the first call at which NaN or an infinity stands on one side only.
+        nonfinite: the first call at which NaN or an infinity stands on one side only, or the one without partner that made it.
         gone_after: the last call that differs, when calls after it were compared and agree; "" when the difference lasts to the end.
         agreeing: how many those are.
         absorbed_by: the first of them that takes in tensors that differ and gives tensors that agree; "" when none does, so that nothing is
@@ -100,19 +101,16 @@ def trace(compared: Compared, order: Sequence[MeasuredCall] | None = None) -> Pr
         if difference.call.name not in _ancestors(name, compared.parents)  # calls inside it may stand before it
     ]
     bound = Agreement.ROUNDING if findings.exact else Agreement.DIFFERENT
-    return Propagation(
-        difference.call.name,
-        parents,
-        tuple(consumers[:_KEPT]),
-        len(consumers),
-        _growth(
-            difference,
-            calls[position:],
-            bound,
-            lambda call: part_of(call, compared.parents, compared.frames),
-            sized=compared.mode != "md5",
-        ),
+    growth = _growth(
+        difference,
+        calls[position:],
+        bound,
+        lambda call: part_of(call, compared.parents, compared.frames),
+        sized=compared.mode != "md5",
     )
+    if growth.nonfinite:
+        growth = replace(growth, nonfinite=born_in(calls, growth.nonfinite) or growth.nonfinite)
+    return Propagation(difference.call.name, parents, tuple(consumers[:_KEPT]), len(consumers), growth)
 
 
 def _ancestors(name: str, parents: Mapping[str, str | None]) -> Iterator[str]:
