@@ -79,6 +79,15 @@ def test_what_is_wrong_is_told_by_its_url(tmp_path: Path, memory: Any) -> None:
     assert "memory://x/dump_tensor_data/" in outcome.reports[0].lost_example
 
 
+def test_what_is_left_out_is_named_by_its_url(tmp_path: Path, memory: Any) -> None:
+    target, golden = roots(tmp_path)
+    for name in ("step0/rankx", "step0/rank0.proc3"):
+        tensor_call(target / name, [1.0])
+    outcome = compare(uploaded(memory, target, "/t"), uploaded(memory, golden, "/g"), tmp_path / "out")
+    assert [note.partition(" ")[0] for note in outcome.plan.notes] == ["memory://t/step0/rank0.proc3", "memory://t/step0/rankx"]
+    assert outcome.plan.notes[0].endswith("such as memory://g/step0/rank0")
+
+
 def test_nothing_there(tmp_path: Path, memory: Any) -> None:
     with pytest.raises(UsageError, match=r"memory://nowhere .*no dump\.json in it"):
         compare("memory://nowhere", tmp_path, tmp_path / "out")

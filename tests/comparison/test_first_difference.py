@@ -9,7 +9,7 @@ from msprobe.comparison.describe import describe, headline
 from msprobe.comparison.first_difference import FirstDifference
 from msprobe.comparison.options import Options
 from msprobe.comparison.outcome import PairReport
-from msprobe.comparison.sentence import lead
+from msprobe.comparison.sentence import lead, sentence
 
 from .dumps import api, backward, frame, module, tensor, write_dump
 from .net import BLOCK, FC, HEAD, Net
@@ -123,6 +123,16 @@ def test_a_module_whose_own_code_changed_at_module_level_only(tmp_path: Path) ->
     assert first is not None
     assert (first.kind, first.call.name, first.last_inner) == ("output", "Module.b.Block.forward.0", "Module.b.a.Linear.forward.0")
     assert "the calls inside it agree: its own code changed" in headline(first)
+
+
+@pytest.mark.parametrize(("given", "words"), [(7.0, "equal but for the one it overwrites"), (6.0, "equal")])
+def test_an_input_that_is_overwritten_is_not_said_to_be_equal_where_it_differs(given: float, words: str, tmp_path: Path) -> None:
+    sides = [{"Tensor.copy_.0.forward": api([tensor(into), tensor(1.0)], [tensor(out)])} for into, out in ((given, 7.0), (6.0, 6.0))]
+    target, golden = (write_dump(tmp_path / name, data) for name, data in zip("tg", sides, strict=True))
+    report = compare(target, golden, tmp_path / "o").reports[0]
+    assert report.findings.first is not None
+    assert headline(report.findings.first) == f"Tensor.copy_.0.forward (inputs {words}, output differs)"
+    assert sentence(report) == f"Inputs {words}, `copy_` differs (forward)"
 
 
 def test_a_module_entry_that_stands_before_its_inner_calls_does_not_hide_them(tmp_path: Path) -> None:

@@ -69,10 +69,11 @@ names = st.sampled_from(
         "\x1b[31m",
     ]
 )
+statistics = st.one_of(leaves, st.sampled_from([[1], {"a": 1}, 0.5]))
 records = st.builds(
     lambda rest, fields: {**rest, "type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], **fields},
     st.dictionaries(keys, leaves, max_size=3),
-    st.fixed_dictionaries({"Max": leaves, "Min": leaves, "Mean": leaves, "Norm": leaves}),
+    st.fixed_dictionaries({"Max": statistics, "Min": statistics, "Mean": statistics, "Norm": statistics}, optional={"md5": statistics}),
 )
 entries = st.dictionaries(parts, st.one_of(values, records, st.lists(records, max_size=2)), min_size=1, max_size=4)
 dumps = st.dictionaries(names, entries, min_size=1, max_size=5)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from msprobe.comparison.compare import compare
+from msprobe.comparison.describe import describe
 from msprobe.comparison.inputs import make_plan
 from msprobe.errors import DumpFormatError, UsageError
 
@@ -82,7 +86,85 @@ def test_processes_beside_ranks_are_left_out(tmp_path: Path) -> None:
     for side in "ab":
         dump(tmp_path / side / "rank0")
         dump(tmp_path / side / f"proc{ord(side)}")
-    assert [pair.label for pair in make_plan(tmp_path / "a", tmp_path / "b").pairs] == ["rank0"]
+    plan = make_plan(tmp_path / "a", tmp_path / "b")
+    assert [pair.label for pair in plan.pairs] == ["rank0"]
+    (note,) = plan.notes
+    assert note.startswith(f"{tmp_path}/a/proc97, {tmp_path}/b/proc98 lie beside rank* and are left out: ")
+
+
+def test_two_processes_of_one_rank_are_paired_by_both_numbers(tmp_path: Path) -> None:
+    """A process whose rank's directory another running one uses records beside it."""
+    for side, data in (("a", OTHER), ("b", DATA)):
+        dump(tmp_path / side / "step0" / "rank0")
+        dump(tmp_path / side / "step0" / "rank0.proc12", data)
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert [pair.label for pair in outcome.plan.pairs] == ["rank0", "rank0.proc12"]
+    assert [report.counts["error"] for report in outcome.reports] == [0, 1] and outcome.exit_code == 1
+    assert outcome.reports[1].csv.name.startswith("compare_result_rank0.proc12_")
+    outcome = compare(*(tmp_path / side / "step0" / "rank0.proc12" for side in "ab"), tmp_path / "o")
+    assert outcome.reports[0].csv.name.startswith("compare_result_rank0.proc12_")
+
+
+def test_a_second_process_of_a_rank_on_one_side_is_told(tmp_path: Path) -> None:
+    for name in ("a/step0/rank0", "a/step0/rank0.proc12", "b/step0/rank0"):
+        dump(tmp_path / name)
+    for sides, side in (("ab", "target"), ("ba", "golden dump")):
+        outcome = compare(*(tmp_path / name for name in sides), tmp_path / "o")
+        sentence = f"step0 rank0.proc12, where another process recorded as rank 0, is in the {side} only"
+        assert outcome.plan.one_sided == (sentence,) and outcome.exit_code == 1
+        told = [line.text for line in describe(outcome)]
+        assert f"not in both: {sentence}" in told and told[-1] == f"Values agree; {sentence}"
+        assert outcome.summary is not None and read_csv(outcome.summary)[-1]["Problem"] == sentence
+
+
+def test_second_processes_of_a_rank_that_nothing_pairs_are_a_problem(tmp_path: Path) -> None:
+    for name in ("a/rank0", "a/rank0.proc12", "a/rank0.proc13", "b/rank0", "b/rank0.proc13", "b/rank0.proc99"):
+        dump(tmp_path / name)
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert [pair.label for pair in outcome.plan.pairs] == ["rank0", "rank0.proc13"]
+    assert outcome.plan.problems == (
+        "rank0.proc12 of the target and rank0.proc99 of the golden dump: other processes recorded as rank 0, too, and which belong"
+        f" together cannot be told; name one directory of each side, as in -tp {tmp_path}/a/rank0.proc12 -gp {tmp_path}/b/rank0.proc99",
+    )
+    assert outcome.exit_code == 2
+    last = "Not compared: rank0.proc12 of the target and rank0.proc99 of the golden dump (standard error says why)"
+    assert [line.text for line in describe(outcome)][-2:] == ["No difference in what could be compared.", last]
+
+
+def test_second_processes_belong_to_the_ranks_that_are_picked(tmp_path: Path) -> None:
+    for name in ("a/rank0", "a/rank1", "a/rank0.proc12", "b/rank0", "b/rank1", "b/rank2.proc3"):
+        dump(tmp_path / name)
+    picked = [make_plan(tmp_path / "a", tmp_path / "b", None, frozenset({rank})) for rank in (0, 1)]
+    assert [[pair.label for pair in plan.pairs] for plan in picked] == [["rank0"], ["rank1"]]
+    assert [len(plan.one_sided) for plan in picked] == [1, 0]
+    with pytest.raises(UsageError, match=r"rank2\.proc3, where another process recorded as rank 2, is in the golden dump only"):
+        make_plan(tmp_path / "a", tmp_path / "b", None, frozenset({2}))
+
+
+def test_a_step_may_hold_second_processes_alone(tmp_path: Path) -> None:
+    for side in "ab":
+        dump(tmp_path / side / "rank0.proc12")
+    plan = make_plan(tmp_path / "a", tmp_path / "b")
+    assert plan.level == "step" and [pair.label for pair in plan.pairs] == ["rank0.proc12"] and plan.problems == ()
+
+
+@pytest.mark.parametrize("side", ["target", "golden dump"])
+def test_a_rank_that_may_not_be_looked_into_costs_itself_only(side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/rank0", "a/rank1", "b/rank0", "b/rank1"):
+        dump(tmp_path / name)
+    closed = tmp_path / ("a" if side == "target" else "b") / "rank1"
+    look = os.stat
+
+    def stat(path: Any, *more: Any, **how: Any) -> os.stat_result:
+        """As for somebody without permission; root may look everywhere."""
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, *more, **how)
+
+    monkeypatch.setattr(os, "stat", stat)
+    outcome = compare(tmp_path / "a", tmp_path / "b", tmp_path / "o")
+    assert [report.pair.label for report in outcome.reports] == ["rank0"]
+    assert outcome.plan.problems == (f"{closed} of the {side} cannot be read: Permission denied",) and outcome.exit_code == 2
 
 
 def test_a_dump_root(tmp_path: Path) -> None:

@@ -125,6 +125,16 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
     assert alive == []
 
 
+def test_a_worker_that_is_ended_while_it_ends_says_nothing() -> None:
+    """The caller has its results, and ends the workers, before they have ended by themselves."""
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; import atexit, os, signal; from msprobe.comparison import jobs; jobs.work(1);"
+        " atexit.register(os.kill, os.getpid(), signal.SIGTERM)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("", "") and ended.returncode == 1
+
+
 @pytest.mark.parametrize(("asked", "expected"), [(None, 1), (1, 1), (3, 3), (9, 4)])
 def test_how_many(tmp_path: Path, asked: int | None, expected: int) -> None:
     assert jobs.number_of_jobs([unit(tmp_path, f"rank{number}") for number in range(4)], asked) == expected

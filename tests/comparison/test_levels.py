@@ -10,6 +10,7 @@ from msprobe.comparison.compare import compare
 from msprobe.comparison.describe import describe
 from msprobe.comparison.levels import records
 from msprobe.comparison.names import parse
+from msprobe.errors import UsageError
 
 from .dumps import Json, api, frame, module, tensor, write_dump
 
@@ -101,3 +102,10 @@ def test_what_a_level_records(level: str | None, modules: bool, apis: bool) -> N
     for name in (MUL, "Functional.linear.0.backward"):
         assert records(level, parse(name)) is apis
     assert records(level, parse("a name of no known pattern"))
+
+
+@pytest.mark.parametrize(("target", "golden"), [("L0", "L1"), ("L1", "L0")])
+def test_two_levels_that_have_no_call_in_common(tmp_path: Path, target: str, golden: str) -> None:
+    paths = dump(tmp_path / "t", target), dump(tmp_path / "g", golden)
+    with pytest.raises(UsageError, match=f"level {target} recorded the one, level {golden} the other.*record both at one level"):
+        compare(*paths, tmp_path / "o")

@@ -40,6 +40,13 @@ def test_parents_and_consumers(tmp_path: Path) -> None:
     assert not any(text.startswith("inside") for text in sentences(found))
 
 
+@pytest.mark.parametrize("odd", [[1], {"a": 1}])
+def test_statistics_that_are_no_numbers(odd: object, tmp_path: Path) -> None:
+    data = [{"Torch.op.0.forward": api([tensor()], [tensor(2.0, Max=value)])} for value in (odd, 3.0)]
+    for number, (ours, theirs) in enumerate((data, data[::-1])):
+        assert traced(tmp_path / str(number), ours, theirs).call == "Torch.op.0.forward"
+
+
 def test_modules_that_the_names_do_not_tell_are_told(tmp_path: Path) -> None:
     around: dict[str, str | None] = {
         "Torch.op.0.forward": "Module.model.layers.1.Loss.forward.0",

@@ -110,6 +110,13 @@ def test_names_of_no_known_pattern_are_kept() -> None:
     assert [row.name for row in rows_of("something else", api([tensor()], []))] == ["something else.input.0"]
 
 
+def test_statistics_of_a_damaged_record_are_texts() -> None:
+    """They can be hashed: values are looked up by them."""
+    (row,) = rows_of("Torch.a.0.forward", api([tensor(Max=[1], Min={"a": 1}, Mean="NaN", md5=[2])], []))
+    assert row.statistics[:2] == ("[1]", "{'a': 1}") and row.statistics[2] != row.statistics[2]
+    assert row.md5 == "[2]" and isinstance(hash(row), int)
+
+
 def test_a_damaged_entry_is_an_error_that_names_it() -> None:
     with pytest.raises(DumpFormatError, match=r"d/dump\.json: the entry 'Torch\.a\.0\.forward' is no JSON object"):
         calls_of({"Torch.a.0.forward": 3}, "d/dump.json")

@@ -14,7 +14,16 @@ from msprobe.comparison.surroundings import differing
 
 from .dumps import api, tensor, write_dump
 
-ALIKE = {"torch": "2.13.0", "python": "3.11.7", "cuda": None, "device": "cpu", "threads": 2, "deterministic_algorithms": False, "pid": 1}
+ALIKE = {
+    "torch": "2.13.0",
+    "python": "3.11.7",
+    "cuda": None,
+    "device": "cpu",
+    "threads": 2,
+    "deterministic_algorithms": False,
+    "pid": 1,
+    "step": 0,
+}
 
 
 def made_with(directory: Path, meta: Any) -> Path:
@@ -29,6 +38,8 @@ def made_with(directory: Path, meta: Any) -> Path:
     [
         ({}, None),
         ({"pid": 2, "torch_seed": 3}, None),
+        ({"step": None}, None),
+        ({"step": 1}, "the target is step 0 of its run, the golden dump step 1: other data, and other weights where it trains"),
         ({"torch": "2.6.0"}, "the target was made with torch 2.13.0; the golden run with torch 2.6.0"),
         ({"device": "H200", "cuda": "13.0"}, "the target was made with CUDA none, device cpu; the golden run with CUDA 13.0, device H200"),
         (

@@ -71,12 +71,43 @@ def test_a_dump_without_meta_is_as_it_was(tmp_path: Path) -> None:
     assert told(outcome).endswith("\nNo difference in what both sides recorded.")
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"unread": 3}', "{"])
-def test_a_damaged_meta_is_none(text: str, tmp_path: Path) -> None:
+LIST = json.dumps({"unread": CACHE})
+SHAPE = 'its "unread" is not what msprobe writes'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", " is empty"),
+        ("[1]", " holds a JSON array instead of an object"),
+        (LIST[:-20], f" is cut off: nothing follows what begins at line 1 column {LIST.index(NAME)}"),
+        ('{"unread": 3}', f": {SHAPE}"),
+        ('{"unread": {"a Cache": ["input.cache"]}}', f": {SHAPE}"),
+        ('{"unread": {"a Cache": {"input.cache": 1}}}', f": {SHAPE}"),
+        ('{"unread": {"a Cache": {"input.cache": [1]}}}', f": {SHAPE}"),
+    ],
+)
+def test_what_a_damaged_meta_listed_nobody_knows(text: str, said: str, tmp_path: Path) -> None:
+    """Each of its nulls may have been a value."""
+    paths = [write_dump(tmp_path / side, CALL, stack={}) for side in "tg"]
+    paths[0].with_name("meta.json").write_text(text)
+    paths[1].with_name("meta.json").write_text("{}")
+    outcome = compare(*paths, tmp_path / "o")
+    reason = "what may be a value or None (its meta.json cannot be read) is not recorded (target; the golden dump has null, too)"
+    found = rows(outcome)
+    assert found["input.cache"] == found["input.mask"] == ("not compared", json.dumps([f"not compared: {reason}"]))
+    assert [found[key][0] for key in ("input.0", "output.0")] == ["pass"] * 2 and outcome.exit_code == 0
+    assert f"note: {paths[0].with_name('meta.json')}{said}: nulls that may stand for values are not compared" in told(outcome)
+    assert told(outcome).splitlines()[-1].endswith(f"2 values are recorded on neither side (first: {NAME}.input.cache: {reason}).")
+
+
+def test_both_metas_are_damaged(tmp_path: Path) -> None:
     paths = [write_dump(tmp_path / side, CALL, stack={}) for side in "tg"]
     for path in paths:
-        path.with_name("meta.json").write_text(text)
-    assert rows(compare(*paths, tmp_path / "o"))["input.cache"][0] == "pass"
+        path.with_name("meta.json").write_text("{")
+    outcome = compare(*paths, tmp_path / "o")
+    assert rows(outcome)["input.cache"][1] == '["not compared: what may be a value or None (its meta.json cannot be read) is not recorded"]'
+    assert told(outcome).count("nulls that may stand for values are not compared") == 2
 
 
 def test_more_places_than_are_listed(tmp_path: Path) -> None:

@@ -71,6 +71,26 @@ def test_listing_sorts_by_number_and_ignores_what_is_no_dump(tmp_path: Path) -> 
         layout.steps(tmp_path / "missing")
 
 
+def test_other_directories_of_a_step(tmp_path: Path) -> None:
+    for name in ("rank0", "rank0.proc12", "rank0.proc7", "rank10.proc1", "rank00", "rank0.proc01", "rank0.proc", "proc3", "proc3x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "rank1.proc5").write_text("a file")
+    (tmp_path / "rankx").write_text("a file")
+    assert {key: path.name for key, path in layout.beside_ranks(tmp_path).items()} == {
+        (0, 7): "rank0.proc7",
+        (0, 12): "rank0.proc12",
+        (10, 1): "rank10.proc1",
+    }
+    assert [path.name for path in layout.misnamed(tmp_path, "rank", "proc")] == ["proc3x", "rank0.proc", "rank0.proc01", "rank00"]
+    assert layout.misnamed(tmp_path, "step") == []
+
+
+def test_whether_a_directory_holds_a_dump(tmp_path: Path) -> None:
+    assert not layout.holds_dump(tmp_path) and not layout.holds_dump(tmp_path / "missing")
+    (tmp_path / "debug.json").write_text("{}")
+    assert layout.holds_dump(tmp_path)
+
+
 def test_tensor_path_stays_inside(tmp_path: Path) -> None:
     assert layout.tensor_path(tmp_path, "a.pt") == tmp_path / "a.pt"
     for name in ("../a.pt", "/etc/passwd", "", "..", "a\0"):

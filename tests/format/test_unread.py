@@ -77,5 +77,18 @@ def test_it_is_bounded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     "damaged",
     [1, [], "x", {"a set": 1}, {"a set": {"input.0": {"x": 1}}}, {"a set": {"input.0": [1, None, ["y"]]}}],
 )
-def test_a_damaged_list_lists_nothing(damaged: Any) -> None:
-    assert not Unread({KEY: damaged})
+def test_of_a_damaged_list_nobody_knows_what_it_left_out(damaged: Any) -> None:
+    listed = Unread({KEY: damaged})
+    assert listed and listed.damaged and not listed.complete
+    assert listed.what("a.0.input.0") == Unread(None).what("a.0.input.0") == "what may be a value or None (its meta.json cannot be read)"
+
+
+def test_what_can_be_read_of_a_damaged_list_holds() -> None:
+    listed = Unread({KEY: {"a set": {"input.0": [1, NAME]}, "a Cache": 3}})
+    assert listed.damaged and listed.what(f"{NAME}.input.0") == "a set" and listed.entries == {NAME}
+
+
+def test_a_step_without_a_list_has_none_for_every_null() -> None:
+    for meta in ({}, {"step": 0}, {KEY: {}}):
+        listed = Unread(meta)
+        assert not listed and listed.complete and not listed.damaged and listed.what(f"{NAME}.input.0") is None

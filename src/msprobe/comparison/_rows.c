@@ -38,7 +38,8 @@ static int add_tensor(Walk *walk, PyObject *key, PyObject *item)
         }
     }
     walk->unusual = !PyUnicode_CheckExact(field[DTYPE]) || field[DATA_NAME] != Py_None;
-    for (int i = MAX; i <= NORM; i++) walk->unusual |= PyUnicode_Check(field[i]);
+    for (int i = MAX; i <= NORM; i++) walk->unusual |= PyUnicode_Check(field[i]) || PyList_Check(field[i]) || PyDict_Check(field[i]);
+    walk->unusual |= PyList_Check(field[MD5]) || PyDict_Check(field[MD5]);
     PyObject *grad = field[REQUIRES_GRAD];
     grad = grad == Py_None ? text_missing : grad == Py_True ? text_true : grad == Py_False ? text_false : NULL;
     if (walk->unusual || !grad) {

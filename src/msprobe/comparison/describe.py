@@ -44,7 +44,7 @@ def describe(outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{len(clean)} more pairs: all {sum(report.matched for report in clean)} rows pass", "good")
     if len(interesting) > _SHOWN_PAIRS:
         yield Line(f"... and {len(interesting) - _SHOWN_PAIRS} pairs more with differences, see the summary", "bad")
-    notes = [note for note in notes if not isinstance(note, Advice)]
+    notes = [*outcome.plan.notes, *(note for note in notes if not isinstance(note, Advice))]
     for note in notes[:_SHOWN_NOTES]:
         yield Line(f"note: {note}", "dim")
     if len(notes) > _SHOWN_NOTES:
@@ -175,11 +175,11 @@ def _below(report: PairReport, outcome: Outcome, many: bool) -> Iterator[Line]:
     yield from block(first, report.location, report.mode)
     if report.truth is not None and report.truth.of_first:
         yield Line(f"  {report.truth.of_first}", "head")
-    yield from spread(report, outcome)
     if first.kind == "requires_grad" and value is not None:
         yield Line(f"First value that differs: {headline(value)}", "head")
         yield from block(value, report.value, report.mode)
-    elif first.kind == "requires_grad":
+    yield from spread(report, outcome)
+    if first.kind == "requires_grad" and value is None:
         yield Line("  No value differs in what both sides recorded.", "dim")
     of_value = value or first
     if not report.findings.exact and of_value.kind != "requires_grad":

@@ -44,6 +44,7 @@ class FirstDifference:
         opens_backward: it is an input of the first backward call that both sides recorded.
         unknown_inner: of the calls inside a module at fault, one that could not be compared; "" where all could.
         inputs_partly_unknown: some input of the call (for `own code`, of the module) could not be compared.
+        overwritten_differs: the input that the call writes into differs, which counts for nothing.
     """
 
     kind: Kind
@@ -66,6 +67,7 @@ class FirstDifference:
     cause: MeasuredCall | None = None
     cause_count: int = 0
     cause_instead: MeasuredCall | None = None
+    overwritten_differs: bool = False
 
     @property
     def of_values(self) -> bool:

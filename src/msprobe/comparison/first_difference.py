@@ -257,6 +257,7 @@ class _Search:
             self._unknown_inner(call) if last_inner is not None else "",
             accepted,
             *made_by,
+            overwritten_differs=_overwritten_differs(call, bound),
         )
 
     def _opens_backward(self, name: str) -> bool:
@@ -311,6 +312,18 @@ def _differing(call: MeasuredCall, bound: Agreement, roles: tuple[str, ...]) -> 
         if ours.role == "input" and written is not None and is_overwritten(ours, written):
             continue
         yield row
+
+
+def _overwritten_differs(call: MeasuredCall, bound: Agreement) -> bool:
+    """Whether the input that the call writes into differs; `inputs` of a call leaves it out."""
+    written = overwritten_input(call.parts)
+    if written is None:
+        return False
+    rows = ((row.pair.target, row.measure) for row in call.rows)
+    return any(
+        ours is not None and measure is not None and ours.role == "input" and is_overwritten(ours, written) and measure.agreement >= bound
+        for ours, measure in rows
+    )
 
 
 __all__ = ["Findings", "FirstDifference", "Kind", "find"]

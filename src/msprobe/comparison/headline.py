@@ -140,7 +140,7 @@ def _inputs(difference: FirstDifference) -> str:
     """`inputs equal, parameters equal`, leaving out what was not recorded."""
     words = ["no inputs recorded" if difference.call.inputs is Agreement.UNKNOWN else f"inputs {_WORDS[difference.call.inputs]}"]
     if difference.call.inputs is not Agreement.UNKNOWN:
-        words[0] += _as_far(difference)
+        words[0] += _as_far(difference) + (" but for the one it overwrites" if difference.overwritten_differs else "")
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"parameters {_WORDS[difference.parameters]}")
     return ", ".join(words)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from msprobe.comparison.left_out import LeftOut
 from msprobe.comparison.mapping.groups import Groups, grouped
 from msprobe.errors import UsageError
 from msprobe.format import layout
 
 Level = Literal["file", "step", "root"]
+_Numbered = tuple[Mapping[int, Path], Mapping[int, Path]]
+_Seconds = tuple[Mapping[tuple[int, int], Path], Mapping[tuple[int, int], Path]]
 
 
 @dataclass(frozen=True)
@@ -49,12 +54,14 @@ class Plan:
         pairs: in the order of steps and ranks.
         one_sided: what exists on one side only, one sentence each.
         problems: what should have been compared and cannot be, one sentence each.
+        notes: what else lies there and is left out, one sentence each.
     """
 
     level: Level
     pairs: tuple[DumpPair, ...]
     one_sided: tuple[str, ...]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -91,6 +98,9 @@ def make_plan(
     if levels[0] == "step":
         plan.step(target, golden, None)
     else:
+        if steps is None:
+            for root in (target, golden):
+                plan.left_out.in_root(root)
         plan.both(*_picked((layout.steps(target), layout.steps(golden)), steps, "step", "--step"), "step", plan.step)
     missing = sorted((ranks or frozenset()) - plan.ranks_seen)
     if missing:
@@ -98,7 +108,7 @@ def make_plan(
         raise UsageError(f"--rank {','.join(map(str, missing))}: no such rank in {target} and {golden}; there are: {have}")
     if not plan.pairs and not plan.problems:
         raise UsageError(f"nothing in {target} has a partner in {golden}: " + "; ".join(plan.one_sided))
-    return Plan(levels[0], tuple(plan.pairs), tuple(plan.one_sided), tuple(plan.problems))
+    return Plan(levels[0], tuple(plan.pairs), tuple(plan.one_sided), tuple(plan.problems), tuple(dict.fromkeys(plan.left_out.notes())))
 
 
 _WORDS: dict[Level, str] = {
@@ -116,7 +126,7 @@ def _level(path: Path, side: str) -> Level:
             raise UsageError(f"the {side} path {path} does not exist")
         if _dump_file(path) is not None:
             return "file"
-        if layout.ranks(path) or layout.procs(path):
+        if layout.ranks(path) or layout.procs(path) or layout.beside_ranks(path):
             return "step"
         if layout.steps(path):
             return "root"
@@ -126,10 +136,20 @@ def _level(path: Path, side: str) -> Level:
 
 
 def _dump_file(directory: Path) -> Path | None:
-    for name in (layout.DUMP, layout.DEBUG):
-        if (directory / name).is_file():
-            return directory / name
-    return None
+    return next((directory / name for name in _dump_files(directory)), None)
+
+
+def _dump_files(directory: Path) -> list[str]:
+    """Those of dump.json and debug.json that are there. A directory that cannot be looked into raises OSError."""
+    return [name for name in (layout.DUMP, layout.DEBUG) if _is_file(directory / name)]
+
+
+def _is_file(path: Path) -> bool:
+    """As Path.is_file, which in some versions of Python says of a file that cannot be looked at that there is none."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _file_pair(target: Path, golden: Path) -> DumpPair:
@@ -151,7 +171,8 @@ def _followed(path: Path) -> Path:
 
 
 def _label(name: str) -> str:
-    return name if name[:4] in ("rank", "proc") and name[4:].isdigit() else ""
+    number, _, process = name[4:].partition(".proc")
+    return name if name[:4] in ("rank", "proc") and f"{number}{process}".isdigit() else ""
 
 
 def _name_one(target: Path, golden: Path, inside: Sequence[Mapping[int, Path]]) -> str:
@@ -191,6 +212,7 @@ class _Planner:
         self.pairs: list[DumpPair] = []
         self.one_sided: list[str] = []
         self.problems: list[str] = []
+        self.left_out = LeftOut()
 
     def both(
         self, target: Mapping[int, Path], golden: Mapping[int, Path], word: str, use: Callable[[Path, Path, int], None], where: str = ""
@@ -209,10 +231,20 @@ class _Planner:
         try:
             ranks = layout.ranks(target), layout.ranks(golden)
             procs = layout.procs(target), layout.procs(golden)
+            seconds = layout.beside_ranks(target), layout.beside_ranks(golden)
         except OSError as error:
             self.problems.append(f"{where}{error.filename} cannot be read: {error.strerror}")
             return
-        self.ranks_seen |= ranks[0].keys() | ranks[1].keys()
+        self.ranks_seen |= ranks[0].keys() | ranks[1].keys() | {rank for found in seconds for rank, _ in found}
+        if self.wanted_ranks is None:
+            for directory, beside in ((target, procs[0] if ranks[0] else {}), (golden, procs[1] if ranks[1] else {})):
+                self.left_out.in_step(directory, beside.values())
+        if any((*ranks, *procs)) or not all(seconds):
+            self.processes(target, golden, number, where, ranks, procs)
+        self.seconds((target, golden), number, where, seconds)
+
+    def processes(self, target: Path, golden: Path, number: int | None, where: str, ranks: _Numbered, procs: _Numbered) -> None:
+        """What is called `rank{R}` or `proc{pid}` in one step."""
         if self.wanted_ranks is not None:
             ranks = _only(ranks[0], self.wanted_ranks), _only(ranks[1], self.wanted_ranks)
             procs = {}, {}
@@ -240,6 +272,26 @@ class _Planner:
         else:
             self.problems.append(f"{where}cannot be paired: {_name_one(target, golden, everything)}")
 
+    def seconds(self, steps: tuple[Path, Path], number: int | None, where: str, found: _Seconds) -> None:
+        """What is called `rank{R}.proc{pid}`: another process recorded as rank R, too. Paired by the whole name, as `proc{pid}` is."""
+        keys = [key for key in sorted(found[0].keys() | found[1].keys()) if self.wanted_ranks is None or key[0] in self.wanted_ranks]
+        both = [key for key in keys if key in found[0] and key in found[1]]
+        for key in both:
+            self.leaf(found[0][key], found[1][key], number)
+        for rank in dict.fromkeys(key[0] for key in keys):
+            ours, theirs = ([side[key] for key in keys if key[0] == rank and key in side and key not in both] for side in found)
+            if ours and theirs:
+                names = [", ".join(path.name for path in paths) for paths in (ours, theirs)]
+                self.problems.append(
+                    f"{where}{names[0]} of the target and {names[1]} of the golden dump: other processes recorded as rank {rank}, too, and"
+                    f" which belong together cannot be told; name one directory of each side, as in -tp {ours[0]} -gp {theirs[0]}"
+                )
+                continue
+            for paths, side, other in ((ours, "target", steps[1]), (theirs, "golden dump", steps[0])):
+                for path in paths:
+                    self.one_sided.append(f"{where}{path.name}, where another process recorded as rank {rank}, is in the {side} only")
+                    self.left_out.second(path, other / f"rank{rank}")
+
     def in_groups(self, target: Mapping[int, Path], golden: Mapping[int, Path], groups: Groups, number: int | None, where: str) -> None:
         """Ranks whose values are put together: the first of a group stands for it."""
         found = grouped(target, golden, groups)
@@ -255,14 +307,18 @@ class _Planner:
                 self.pairs[-1] = replace(pair, target_group=tuple(ours), golden_group=tuple(theirs))
 
     def leaf(self, target: Path, golden: Path, number: int | None) -> None:
-        files: list[Path] = []
+        held: list[list[str]] = []
         for side, directory in (("target", target), ("golden dump", golden)):
-            both = (name for name in (layout.DUMP, layout.DEBUG) if (target / name).is_file() and (golden / name).is_file())
-            common = next(both, None)
-            found = directory / common if common else _dump_file(directory)
-            if found is None:
-                self.problems.append(f"{directory} of the {side} has no {layout.DUMP} or {layout.DEBUG}")
+            try:
+                names = _dump_files(directory)
+            except OSError as error:
+                self.problems.append(f"{directory} of the {side} cannot be read: {error.strerror}")
+                continue
+            if names:
+                held.append(names)
             else:
-                files.append(found)
-        if len(files) == 2:
+                self.problems.append(f"{directory} of the {side} has no {layout.DUMP} or {layout.DEBUG}")
+        if len(held) == 2:
+            common = [name for name in held[0] if name in held[1]]
+            files = [directory / (common or names)[0] for directory, names in zip((target, golden), held, strict=True)]
             self.pairs.append(DumpPair(files[0], files[1], number, target.name))

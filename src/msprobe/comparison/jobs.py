@@ -202,7 +202,14 @@ def work(threads: int) -> None:
     """A worker: units from standard input until it ends, results to standard output."""
     from msprobe import numerics
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # on the way out what is half written is removed
+    at_work, leave = True, os._exit  # local names: the interpreter clears those of the module while it ends
+
+    def end(*_: object) -> None:
+        if not at_work:
+            leave(1)  # an exception would be shown: there is nobody to catch it while the interpreter ends
+        sys.exit(1)  # on the way out what is half written is removed
+
+    signal.signal(signal.SIGTERM, end)
     numerics.set_threads(threads)
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the results
@@ -210,6 +217,7 @@ def work(threads: int) -> None:
         try:
             unit = pickle.load(sys.stdin.buffer)
         except EOFError:
+            at_work = False
             return
         result: Any
         try:

@@ -128,14 +128,14 @@ def examine(pair: DumpPair, options: Options = DEFAULTS) -> Compared:
         same, reshaped = same_shapes(values, (target.tensor_dir, golden.tensor_dir), notes)
         paired = paired._replace(calls=same, composed=paired.composed or reshaped)
     if not any(ours is not None and theirs is not None for call in paired.calls for ours, theirs in call.rows):
-        why = nested_otherwise(paired.calls) or _first_names(calls)
+        why = nested_otherwise(paired.calls) or _of_levels(target.level, golden.level) or _first_names(calls)
         raise UsageError(f"no value of {pair.target} has a partner in {pair.golden}: {why}")
     measurer = _measurer(mode, target, golden)
     if paired.composed:
         measurer = ComposingMeasurer(measurer, mode, (target.tensor_dir, golden.tensor_dir))
     elsewhere = gradient_slots.not_measured(measurer.columns, "unsupported" if mode == "tensor" else "N/A")
     measured = measure_calls(paired.calls, measurer, paired.shifted, elsewhere)
-    unread = unread_of(pair.target), unread_of(pair.golden)
+    unread = unread_of(pair.target, notes), unread_of(pair.golden, notes)
     measured, not_recorded = without_unread(measured, *unread, measurer.columns, elsewhere.cells[0])
     if options.accept_dtype:
         measured = accept(measured, mode)
@@ -317,6 +317,12 @@ def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
     if not calls:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
     return _Side(dump.task, dump.level, dump.tensor_dir, calls, dump.framework)
+
+
+def _of_levels(target: str | None, golden: str | None) -> str:
+    if {target, golden} != {"L0", "L1"}:
+        return ""
+    return f"level {target} recorded the one, level {golden} the other, L0 modules and L1 the calls inside; record both at one level"
 
 
 def _measurer(mode: Mode, target: _Side, golden: _Side) -> Measurer:

@@ -74,9 +74,13 @@ def pair_up(
         if len(group) > 1:
             from msprobe.comparison.mapping.shards import joined_ranks
 
-            pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors)
+            pairs = joined_ranks(pairs, [_rank(path) for path in group], side, options.tensors, directories[1], notes)
             names = ", ".join(path.parent.name for path in group)
             notes.append(f"sharded values of {('the target', 'the golden run')[side]} are put together from {names}")
+    if options.tensors.group() is not None and len(pair.target_group) <= 1 and len(pair.golden_group) <= 1:
+        notes.append(
+            "the mapping file's rules with `shard` have nothing to put together: neither side has several ranks for one of the other"
+        )
     return Paired(pairs, shifted, bool(options.tensors), notes, matching.partners.again)
 
 

@@ -85,8 +85,8 @@ def plan_of(target: str | Path, golden: str | Path, options: Any) -> tuple[Plan,
         urls[place] = tuple(text.rpartition("/")[0] for text in texts)
         there = [*map(_path, texts), None]
         pairs.append(replace(pair, target=_path(texts[0]), golden=_path(texts[1]), reference=there[2]))
-    problems = tuple(_shown(text, roots) for text in plan.problems)
-    return replace(plan, pairs=tuple(pairs), problems=problems), urls
+    problems, notes = (tuple(_shown(text, roots) for text in texts) for texts in (plan.problems, plan.notes))
+    return replace(plan, pairs=tuple(pairs), problems=problems, notes=notes), urls
 
 
 def fetch(url: str, into: Path) -> None:

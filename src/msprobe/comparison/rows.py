@@ -30,6 +30,8 @@ _ROLES: dict[str, Role] = {
     "parameters": "parameters",
 }
 _NO_STATISTICS: Statistics = (None, None, None, None)
+_ODD = frozenset({str, list, dict})
+"""Types of statistics that are not kept as they are: those of a row can be hashed."""
 _spelled = orjson.dumps
 _rows_of: Callable[..., tuple[Any, ...] | None] | None
 try:
@@ -223,8 +225,10 @@ class Builder:
             if stem == entry or (stem.startswith(entry + ".") and "/" not in stem and "\\" not in stem):
                 name = stem
         statistics: Statistics = (maximum, minimum, mean, norm)
-        if str in map(type, statistics):
+        if not _ODD.isdisjoint(map(type, statistics)):
             statistics = (_number(maximum), _number(minimum), _number(mean), _number(norm))
+        if type(md5) is list or type(md5) is dict:
+            md5 = str(md5)
         texts = self._texts
         if type(dtype) is not str:
             dtype = str(dtype)
@@ -264,13 +268,13 @@ def _numel(shape: Any) -> int | None:
 
 
 def _number(value: Any) -> Any:
-    """A statistic that was written as text (`"NaN"`) as the number it means."""
+    """A statistic that was written as text (`"NaN"`) as the number it means; what only a damaged record holds, as text."""
     if isinstance(value, str):
         try:
             return float(value)
         except ValueError:
             return value
-    return value
+    return str(value) if isinstance(value, list | dict) else value
 
 
 def _no_tensor(entry: str, key: str, role: Role, item: Any) -> Row | None:

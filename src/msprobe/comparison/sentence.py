@@ -176,7 +176,7 @@ def _inputs(difference: FirstDifference) -> str:
     inputs = difference.call.inputs
     words = [f"no {what} recorded" if inputs is Agreement.UNKNOWN else f"{what} {_EQUAL[inputs]}"]
     if inputs is not Agreement.UNKNOWN:
-        words[0] += _as_far(difference)
+        words[0] += _as_far(difference) + (" but for the one it overwrites" if difference.overwritten_differs else "")
     if difference.kind == "output" and difference.parameters is not Agreement.UNKNOWN:
         words.append(f"weights {_EQUAL[difference.parameters]}")
     return ", ".join(words)

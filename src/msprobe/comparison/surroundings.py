@@ -23,14 +23,20 @@ _SAID = {
 
 
 def differing(target: Path, golden: Path) -> list[str]:
-    """One sentence, or none where both runs were made alike, as far as both of them say.
+    """Sentences, none where both runs were made alike and are of one step, as far as both of them say.
 
     Args:
         target, golden: the two dump files; meta.json beside them tells.
     """
     ours, theirs = _meta(target), _meta(golden)
     keys = [key for key in _SAID if key in ours and key in theirs and ours[key] != theirs[key]]
-    return [f"the target was made with {_listed(ours, keys)}; the golden run with {_listed(theirs, keys)}"] if keys else []
+    told = [f"the target was made with {_listed(ours, keys)}; the golden run with {_listed(theirs, keys)}"] if keys else []
+    steps = ours.get("step"), theirs.get("step")
+    if type(steps[0]) is type(steps[1]) is int and steps[0] != steps[1]:
+        told.append(
+            f"the target is step {steps[0]} of its run, the golden dump step {steps[1]}: other data, and other weights where it trains"
+        )
+    return told
 
 
 def _meta(dump: Path) -> Mapping[str, Any]:

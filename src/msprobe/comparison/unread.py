@@ -1,7 +1,7 @@
 """Values that neither side recorded: null on both, and at least one of the two nulls stands for a value that nobody looked at.
 
 The recorder lists such nulls in meta.json. A dump that has none, of the existing tool or of an earlier msprobe, lists nothing: then null
-is None, as it always was.
+is None, as it always was. Of a meta.json that cannot be read nobody knows what it listed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import NamedTuple
 from msprobe.comparison.calls import Measured, MeasuredCall, summarise
 from msprobe.comparison.measure import Agreement, Measure
 from msprobe.errors import DumpFormatError
+from msprobe.format import layout
 from msprobe.format.reader import read_meta
-from msprobe.format.unread import Unread
+from msprobe.format.unread import KEY, Unread
 
 
 class NotRecorded(NamedTuple):
@@ -25,14 +26,19 @@ class NotRecorded(NamedTuple):
 
 
 NOTHING = NotRecorded()
+_CONSEQUENCE = "nulls that may stand for values are not compared"
 
 
-def unread_of(dump: Path) -> Unread:
-    """The places of a dump.json or debug.json; none where its meta.json lists none or cannot be read."""
+def unread_of(dump: Path, notes: list[str]) -> Unread:
+    """The places of a dump.json or debug.json; none where there is no meta.json. One that cannot be read is told in `notes`."""
     try:
-        return Unread(read_meta(dump.parent))
-    except DumpFormatError:
-        return Unread({})
+        unread = Unread(read_meta(dump.parent))
+    except DumpFormatError as error:
+        notes.append(f"{error}: {_CONSEQUENCE}")
+        return Unread(None)
+    if unread.damaged:
+        notes.append(f'{dump.parent / layout.META}: its "{KEY}" is not what msprobe writes: {_CONSEQUENCE}')
+    return unread
 
 
 def without_unread(

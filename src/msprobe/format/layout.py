@@ -1,6 +1,7 @@
 """Names of the directories and files of a dump, and how to find them again.
 
-`{root}/step{N}/{rank{R}|proc{pid}}/` holds dump.json, stack.json, construct.json, meta.json and dump_tensor_data/*.pt.
+`{root}/step{N}/{rank{R}|proc{pid}}/` holds dump.json, stack.json, construct.json, meta.json and dump_tensor_data/*.pt. Where another
+running process uses the directory of a process's rank, it is `rank{R}.proc{pid}`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _HASH_DIGITS = 16
 _STEP = re.compile(r"step(0|[1-9][0-9]*)\Z")
 _RANK = re.compile(r"rank(0|[1-9][0-9]*)\Z")
 _PROC = re.compile(r"proc(0|[1-9][0-9]*)\Z")
+_BESIDE = re.compile(r"rank(0|[1-9][0-9]*)\.proc(0|[1-9][0-9]*)\Z")
 _UNSAFE = re.compile("[/\0\ud800-\udfff]")
 
 
@@ -89,6 +91,30 @@ def ranks(step_directory: str | os.PathLike[str]) -> dict[int, Path]:
 def procs(step_directory: str | os.PathLike[str]) -> dict[int, Path]:
     """The `proc{pid}` directories of a step, by process id, ascending."""
     return _numbered(step_directory, _PROC)
+
+
+def beside_ranks(step_directory: str | os.PathLike[str]) -> dict[tuple[int, int], Path]:
+    """The `rank{R}.proc{pid}` directories of a step, by rank and process id, ascending."""
+    found: dict[tuple[int, int], Path] = {}
+    with os.scandir(step_directory) as listing:
+        for item in listing:
+            match = _BESIDE.match(item.name)
+            if match and item.is_dir():
+                found[int(match.group(1)), int(match.group(2))] = Path(item.path)
+    return dict(sorted(found.items()))
+
+
+def misnamed(directory: str | os.PathLike[str], *words: str) -> list[Path]:
+    """Directories whose names begin with one of `words` (`step`, `rank`, `proc`) and are none of ours (`step01`, `rank0_old`), sorted."""
+    ours = (_STEP, _RANK, _PROC, _BESIDE)
+    with os.scandir(directory) as listing:
+        names = [item for item in listing if item.name.startswith(words) and not any(pattern.match(item.name) for pattern in ours)]
+        return sorted(Path(item.path) for item in names if item.is_dir())
+
+
+def holds_dump(directory: str | os.PathLike[str]) -> bool:
+    """Whether a dump.json or debug.json lies in a directory, as far as can be seen."""
+    return any(os.path.exists(os.path.join(directory, name)) for name in (DUMP, DEBUG))
 
 
 def _numbered(directory: str | os.PathLike[str], pattern: re.Pattern[str]) -> dict[int, Path]:

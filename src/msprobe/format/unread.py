@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, ItemsView
+from typing import Any, cast
 
 KEY = "unread"
 MORE = "unread_more"
@@ -87,20 +87,23 @@ class Unread:
     """The places of one dump.
 
     Args:
-        meta: what its meta.json holds; a damaged one lists what can be read of it.
+        meta: what its meta.json holds; None where it is there and cannot be read.
     """
 
-    def __init__(self, meta: dict[str, Any]) -> None:
+    def __init__(self, meta: dict[str, Any] | None) -> None:
         self._what: dict[str, str] = {}
         self.entries: set[str] = set()
         """Those with a place that is listed."""
-        groups = meta.get(KEY)
-        for what, places in groups.items() if isinstance(groups, dict) else ():
-            for place, entries in places.items() if isinstance(places, dict) else ():
+        self.damaged = meta is None
+        """The list cannot be read, or only a part of it."""
+        meta = meta or {}
+        for what, places in self._object(meta.get(KEY, {})):
+            for place, entries in self._object(places):
+                self.damaged = self.damaged or not (isinstance(entries, list) and all(map(_is_text, entries)))
                 for entry in filter(_is_text, entries) if isinstance(entries, list) else ():
                     self._what[f"{entry}.{place}" if place else entry] = what
                     self.entries.add(entry)
-        self.complete = not meta.get(MORE)
+        self.complete = not (self.damaged or meta.get(MORE))
         """Every such null is listed."""
 
     def __bool__(self) -> bool:
@@ -113,7 +116,16 @@ class Unread:
             name: the entry, a dot, and the place in it; the entry alone where that is null.
         """
         found = self._what.get(name)
-        return found if found is not None or self.complete else "what may be a value or None (there were more such places than are listed)"
+        if found is not None or self.complete:
+            return found
+        why = "its meta.json cannot be read" if self.damaged else "there were more such places than are listed"
+        return f"what may be a value or None ({why})"
+
+    def _object(self, value: Any) -> ItemsView[str, Any]:
+        if not isinstance(value, dict):
+            self.damaged = True
+            value = {}
+        return cast(dict[str, Any], value).items()
 
 
 def _ignore(note: Note) -> None:

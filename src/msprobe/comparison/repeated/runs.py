@@ -101,6 +101,7 @@ class Runs:
         units: in the order of steps and ranks.
         one_sided: what not all runs have, one sentence each.
         problems: what could not be compared, one sentence each.
+        notes: what else lies there and is left out, one sentence each.
     """
 
     paths: tuple[Path, ...]
@@ -108,6 +109,7 @@ class Runs:
     units: tuple[Unit, ...]
     one_sided: tuple[str, ...]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -163,7 +165,8 @@ def compare_runs(paths: Sequence[str | Path], steps: frozenset[int] | None = Non
             problems.append(f"{pair.title}: {error}")
     if not units and not problems:
         raise UsageError(f"nothing is in all {len(runs)} runs: {'; '.join(one_sided)}")
-    return Runs(runs, plans[0].level, tuple(units), tuple(dict.fromkeys(one_sided)), tuple(dict.fromkeys(problems)))
+    notes = (note for plan in plans for note in plan.notes)
+    return Runs(runs, plans[0].level, tuple(units), *(tuple(dict.fromkeys(texts)) for texts in (one_sided, problems, notes)))
 
 
 class _Recorded(NamedTuple):

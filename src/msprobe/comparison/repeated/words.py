@@ -67,6 +67,8 @@ def describe(runs: Runs, paths: Sequence[Path]) -> Iterator[Line]:
         yield Line(f"run {number}: {path}", "dim")
     for sentence in runs.one_sided:
         yield Line(f"not in all: {sentence}", "bad")
+    for note in runs.notes:
+        yield Line(f"note: {note}", "dim")
     shown = [unit for unit in runs.units if len(runs.units) <= _SHOWN_UNITS or unit.first is not None][:_SHOWN_UNITS]
     for unit in shown:
         yield from _counts(unit)

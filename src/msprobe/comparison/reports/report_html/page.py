@@ -91,14 +91,14 @@ def _index(outcome: Outcome, stamp: str) -> dict[str, Any]:
         "sentence": opening(outcome),
         "clean": outcome.exit_code == 0,
         "start": start,
-        "pairs": [_pair(report, number) for number, report in enumerate(outcome.reports) if report.page is not None],
+        "pairs": [_pair(report, number, outcome.plan) for number, report in enumerate(outcome.reports) if report.page is not None],
         "apart": [*outcome.plan.one_sided],
         "problems": list(problems(outcome)),
         "limits": {"pictures": LIMIT, "elements": ELEMENTS},
     }
 
 
-def _pair(report: PairReport, number: int) -> dict[str, Any]:
+def _pair(report: PairReport, number: int, plan: Plan) -> dict[str, Any]:
     pair, page = report.pair, report.page
     assert page is not None
     alone = Outcome(Plan("file", (pair,), (), ()), (report,), ())
@@ -114,7 +114,7 @@ def _pair(report: PairReport, number: int) -> dict[str, Any]:
         "counts": dict(report.counts),
         "sentence": opening(alone),
         "lines": [[line.text, line.style] for line in describe(alone) if not _is_elsewhere(line)],
-        "notes": list(report.notes),
+        "notes": [*plan.notes, *report.notes],
         "first": page.first.get(start),
         "marks": {str(call): _MARKS[word] for word, call in page.first.items()} | {str(page.first.get(start)): "first difference"},
         "blocks": len(page.blocks),
