@@ -27,6 +27,7 @@ Captured = pytest.CaptureFixture[str]
         (["--level", "debug", "--", "python"], 'level "debug" records what the script hands to save()'),
         (["--task", "acc_check", "--", "python"], "task acc_check is not available yet"),
         (["--step", "5-2", "--", "python"], '"step"'),
+        (["--config", ".", "--", "python"], "--config .: is a directory; give the config.json in it"),
         (["--config", "none.json", "--", "python"], "check the path, or leave --config out to use the defaults"),
         (["--", "no-such-program"], "the command 'no-such-program' cannot be run: No such file or directory"),
         (["--", "train.py"], "a script needs its interpreter: python train.py"),

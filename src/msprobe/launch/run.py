@@ -88,6 +88,8 @@ def _orders(options: Options) -> Orders:
 def _check_there(config: str) -> None:
     try:
         os.stat(config)
+        if os.path.isdir(config):
+            raise UsageError(f"--config {printable(config)}: is a directory; give the config.json in it")
     except FileNotFoundError:
         where = f"no such file (looked in {current_directory()})"
         raise UsageError(f"--config {printable(config)}: {where}; check the path, or leave --config out to use the defaults") from None
