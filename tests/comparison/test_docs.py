@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from msprobe.cli import compare, isolate, merge_result
 from msprobe.cli.compare import _NOT_YET
 from msprobe.comparison import report_summary, thresholds
 from msprobe.comparison.calls import UNINITIALISED
@@ -80,3 +83,15 @@ def test_a_printed_sample_has_the_words_of_its_mode(page: Path) -> None:
     table = r"^ +Max +Min +Mean +Norm\n +target .*\n +golden .*\n"
     below = re.findall(table + r" +(\D+?) [\d.]", text, re.MULTILINE)
     assert below and set(below) == {"largest difference of these"}
+
+
+@pytest.mark.parametrize("folder", [".", "zh"])
+@pytest.mark.parametrize(("command", "name"), [(compare, "compare.md"), (merge_result, "compare.md"), (isolate, "isolate.md")])
+def test_every_option_is_named(command: Any, name: str, folder: str) -> None:
+    """In both spellings; those that are not built yet, too."""
+    parser = argparse.ArgumentParser(add_help=False)
+    command.add_arguments(parser)
+    page = (ROOT / "docs" / folder / name).read_text(encoding="utf-8")
+    spellings = [spelling for action in parser._actions for spelling in action.option_strings]
+    assert len(spellings) > 5
+    assert [spelling for spelling in spellings if not re.search(rf"[\s`\[]{spelling}[\s`\]]", page)] == []

@@ -29,6 +29,11 @@ def dump(directory: Path, data: object = DATA) -> Path:
     return write_dump(directory, data, stack={})  # type: ignore[arg-type]
 
 
+def no_dump(path: Path) -> Path:
+    path.write_text("import torch\n")
+    return path
+
+
 def test_two_files_and_two_directories(tmp_path: Path) -> None:
     target, golden = dump(tmp_path / "a" / "rank0"), dump(tmp_path / "b" / "rank0")
     assert re.fullmatch(r"compare_result_\d{14}\.csv", compare(target, golden, tmp_path / "o").reports[0].csv.name)
@@ -250,11 +255,15 @@ def test_a_link_to_dump_json_finds_the_tensors_of_the_dump(tmp_path: Path) -> No
             "not of one kind: .*/a is a step directory, .* is a dump file",
         ),
         (
+            lambda d: (no_dump(d / "mlp.py"), dump(d / "b" / "rank0").parent.parent),
+            "mlp.py is a file that is called neither dump.json nor debug.json, .*/b is a step directory",
+        ),
+        (
             lambda d: (dump(d / "a"), write_dump(d / "b", {"Torch.a.0.forward": api([bare()], [])}, task="tensor")),
             "the tasks differ: .* holds statistics, .* holds tensor",
         ),
         (lambda d: (write_dump(d / "a", {}, task="structure"), dump(d / "b")), "a/dump.json holds no calls: neither construct.json nor"),
-        (lambda d: (write_dump(d / "a", DATA, task="nan_check"), dump(d / "b")), "task 'nan_check'; compare knows"),
+        (lambda d: (write_dump(d / "a", DATA, task="nan_check"), dump(d / "b")), "'nan_check', .*: record both runs with task statistics"),
         (lambda d: (dump(d / "a", {}), dump(d / "b")), "holds no data: nothing was recorded"),
         (
             lambda d: (dump(d / "a", {"Torch.x.0.forward": api([tensor()], [])}), dump(d / "b")),

@@ -1,6 +1,6 @@
 """The documents' code does what they say: every block in a language that can run is run.
 
-Each document has a directory of its own, with the smallest config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front
+Each document has a directory of its own, with README's config.json in it; its blocks run there in order. `<!-- file: NAME -->` in front
 of a block saves it instead, `<!-- exit: N -->` gives the exit code to expect, `<!-- shows: output -->` says that the last block printed
 these lines. Other blocks marked `text` are left alone.
 
@@ -52,7 +52,8 @@ def test_blocks_run_in_interpreters_of_their_own(document: Path, tmp_path: Path,
 
 def check(document: Path, directory: Path, programs: str) -> None:
     """Runs the blocks of a document, in order. `programs`: a PATH."""
-    (directory / "config.json").write_text('{"dump_path": "./dump_path"}')
+    [config] = [block for block in blocks(ROOT / "README.md") if block.note == ("file", "config.json")]
+    (directory / "config.json").write_text(config.text, encoding="utf-8")
     environment = os.environ | {"PATH": programs, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "MSPROBE_LOG_LEVEL": "1"}
     printed = ""
     for block in blocks(document):

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from msprobe.recording import risk
 from msprobe.recording.risk import risk_of, within_risk_level
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "risk_levels.md"
+WATCH_LISTS = PAGE.parent.parent / "src" / "msprobe" / "pytorch" / "dump" / "api_dump"
 CHINESE = PAGE.parent / "zh" / "risk_levels.md"
 NAMES = [name for group in risk.GROUPS for name in group.names]
 
@@ -99,6 +102,16 @@ def test_an_api_of_the_user_s_is_focus() -> None:
 def test_every_name_stands_once_in_a_known_class() -> None:
     assert [name for name, times in Counter(NAMES).items() if times > 1] == []
     assert {group.risk for group in (*risk.GROUPS, *risk.ATEN)} == {"CORE", "FOCUS", "LOW"}
+
+
+def test_the_page_marks_what_no_watch_list_has() -> None:
+    """As functions and methods; `clone` is watched as `_foreach_clone` alone."""
+    lists = yaml.safe_load((WATCH_LISTS / "support_wrap_ops.yaml").read_text(encoding="utf-8"))
+    watched = {name for names in lists.values() for name in names}
+    spellings = {name: {name, f"{name}_"} | ({f"_foreach_{name}"} if name != "clone" else set()) for name in NAMES}
+    assert {name for name in NAMES if watched.isdisjoint(spellings[name])} == risk.UNWATCHED
+    for page in (PAGE, CHINESE):
+        assert set(re.findall(r"`(\w+)`†", page.read_text(encoding="utf-8"))) == risk.UNWATCHED
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -147,7 +147,12 @@ def test_one_debugger_of_each_framework(tmp_path: Path, caplog: pytest.LogCaptur
     assert type(one) is OfTheUser and First() is one and OfTheUser() is one
     assert caplog.messages == []
     assert First(task="tensor") is one
-    assert caplog.messages == ["there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored"]
+    place = f"{__file__}:{one._made_at.rpartition(':')[2]}"
+    [told] = caplog.messages
+    assert told.startswith(
+        f"there is one PrecisionDebugger in a process: the first one, of {place}, goes on, and the arguments of this one, at "
+    )
+    assert told.endswith(", are ignored") and told.count(f"{__file__}:") == 2
     other = Second()
     assert other is not one
     First.set_init_step(7)
@@ -196,3 +201,18 @@ def test_every_part_is_done_whatever_goes_wrong_in_one(caplog: pytest.LogCapture
     with pytest.raises(KeyboardInterrupt):  # the user's goes before ours
         every_part(lambda: part(6, ValueError("three")), lambda: part(7, KeyboardInterrupt()), lambda: part(8))
     assert done == list(range(9)) and caplog.messages[1:] == ["recording failed, too: ValueError('three')"]
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("config", "; did you mean 'config_path'?"), ("rank_id", "task, dump_path, level, step")],
+)
+def test_an_argument_that_a_debugger_has_not(name: str, end: str, tmp_path: Path) -> None:
+    class Only(BaseDebugger[Session]):
+        @classmethod
+        def _make_session(cls, config_path: str | None, arguments: dict[str, Any]) -> Session:
+            return Session(tmp_path)
+
+    with pytest.raises(UsageError, match=f"PrecisionDebugger has no argument '{name}'; it takes config_path, task, ") as raised:
+        Only(**{name: "config.json"})
+    assert str(raised.value).endswith(end) and Only._instance is None

@@ -85,7 +85,7 @@ def make_plan(
     levels = (_level(target, "target"), _level(golden, "golden"))
     if levels[0] != levels[1]:
         raise UsageError(
-            f"the two paths are not of one kind: {target} is {_WORDS[levels[0]]}, {golden} is {_WORDS[levels[1]]};"
+            f"the two paths are not of one kind: {target} is {_word(target, levels[0])}, {golden} is {_word(golden, levels[1])};"
             " give two files, two rank directories, two step directories or two dump roots"
         )
     if steps is not None and levels[0] != "root":
@@ -116,6 +116,12 @@ _WORDS: dict[Level, str] = {
     "step": "a step directory",
     "root": "a dump root",
 }
+
+
+def _word(path: Path, level: Level) -> str:
+    if path.is_file() and path.name not in (layout.DUMP, layout.DEBUG):
+        return f"a file that is called neither {layout.DUMP} nor {layout.DEBUG}"
+    return _WORDS[level]
 
 
 def _level(path: Path, side: str) -> Level:

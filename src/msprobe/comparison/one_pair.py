@@ -313,7 +313,10 @@ def _read(path: Path, like: Sequence[Call] = ()) -> _Side:
     if dump.task == "structure":
         return _Side(dump.task, dump.level, dump.tensor_dir, [], dump.framework)
     if dump.task not in ("statistics", "tensor"):
-        raise UsageError(f"{path} was recorded with task {dump.task!r}; compare knows statistics and tensor")
+        raise UsageError(
+            f"{path} was recorded with task {dump.task!r}, which holds no values to compare: record both runs with task statistics or"
+            " tensor (with structure, the calls alone are compared)"
+        )
     if not calls:
         raise UsageError(f"{path} holds no data: nothing was recorded in this step")
     return _Side(dump.task, dump.level, dump.tensor_dir, calls, dump.framework)

@@ -179,8 +179,8 @@ class ConfigFile(_Model):
     )
     risk_level: RiskLevel = Field(
         default="FOCUS",
-        description="Levels L1 and mix: record all APIs, only the numerically risky ones (CORE), or all but those that only change "
-        "a shape (FOCUS). null means ALL. PyTorch only.",
+        description="Levels L1 and mix: record all APIs of the watch list (support_wrap_ops.yaml), only the numerically risky ones of "
+        "them (CORE), or all of them but those that only view, move, create or convert (FOCUS). null means ALL. PyTorch only.",
         examples=["CORE"],
     )
     ops_dir: Path | None = Field(

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.config import load_config
+from msprobe.config.messages import printable, show
+from msprobe.config.paths import current_directory
+from msprobe.config.values import nearest, one_of
 from msprobe.errors import UsageError
 from msprobe.format.lines import read_lines
 from msprobe.launch import child
 from msprobe.launch.command import check, environment
 from msprobe.launch.orders import Models, Orders, StepOn
 from msprobe.launch.summary import summary
+
+LEVELS = ("L0", "L1", "mix")
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,12 @@ def run(options: Options) -> int:
 def _orders(options: Options) -> Orders:
     """Checked here, so that a mistake is told once and before anything runs."""
     arguments = {name: value for name, value in options.arguments.items() if value not in (None, "")}
+    level = arguments.get("level", "debug")
+    if level not in (*LEVELS, "debug"):
+        close = nearest(level, LEVELS)
+        raise UsageError(f"--level is {show(level)}: must be {one_of(LEVELS)}" + (f"; did you mean {show(close)}?" if close else ""))
+    if options.config is not None:
+        _check_there(options.config)
     if options.config is None:
         arguments.setdefault("level", "mix")
     config = load_config(options.config, **arguments)
@@ -72,6 +83,18 @@ def _orders(options: Options) -> Orders:
     arguments["dump_path"] = os.path.abspath(config.dump_path)  # the script may change its directory
     path = None if options.config is None else os.path.abspath(config.source)
     return Orders(path, arguments, options.step_on, options.forwards, options.optimizer_steps, options.models)
+
+
+def _check_there(config: str) -> None:
+    try:
+        os.stat(config)
+        if os.path.isdir(config):
+            raise UsageError(f"--config {printable(config)}: is a directory; give the config.json in it")
+    except FileNotFoundError:
+        where = f"no such file (looked in {current_directory()})"
+        raise UsageError(f"--config {printable(config)}: {where}; check the path, or leave --config out to use the defaults") from None
+    except (OSError, ValueError):  # told by load_config
+        pass
 
 
 def _say(line: str) -> None:

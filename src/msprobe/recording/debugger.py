@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from msprobe.config import Config
+from msprobe.config.values import nearest
 from msprobe.errors import MsprobeException, UsageError
 from msprobe.log import logger
+from msprobe.recording.calling_place import calling_place
 from msprobe.recording.session import BaseSession, contained
 
 S = TypeVar("S", bound=BaseSession)
@@ -25,6 +27,8 @@ class BaseDebugger(Generic[S]):
     """The framework's own class, which holds the instance and the session; a user may have made a class of it."""
     _instance: Any = None
     _session: Any = None
+    _made_at = ""
+    """The line that made the instance."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -40,15 +44,21 @@ class BaseDebugger(Generic[S]):
         dump_path: str | None = None,
         level: str | None = None,
         step: Iterable[int | str] | None = None,
+        **unknown: NoReturn,
     ) -> Any:
         one = cls._class
         arguments = {"task": task, "dump_path": dump_path, "level": level, "step": step}
+        if unknown:
+            raise UsageError(_told_unknown(next(iter(unknown)), ("config_path", *arguments)))
         if one._instance is None:
             one._session = one._make_session(config_path, arguments)
             atexit.register(one._at_exit, one._session)
-            one._instance = super().__new__(cls)
+            one._instance, one._made_at = super().__new__(cls), calling_place()
         elif config_path is not None or any(argument is not None for argument in arguments.values()):
-            logger.warning("there is one PrecisionDebugger in a process: the first one goes on, the arguments of this one are ignored")
+            logger.warning(
+                f"there is one PrecisionDebugger in a process: the first one, of {one._made_at}, goes on, and the arguments of this one,"
+                f" at {calling_place()}, are ignored"
+            )
         return one._instance
 
     @classmethod
@@ -98,3 +108,8 @@ class BaseDebugger(Generic[S]):
             raise UsageError(f"set_init_step(step): step is {step!r}; allowed: an integer of 0 or more")
         with session.lock:
             session.number = step
+
+
+def _told_unknown(name: str, known: tuple[str, ...]) -> str:
+    close = nearest(name, known)
+    return f"PrecisionDebugger has no argument {name!r}; it takes {', '.join(known)}" + (f"; did you mean {close!r}?" if close else "")

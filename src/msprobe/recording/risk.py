@@ -14,6 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_UNWATCHED = """
+    adjoint as_strided clone contiguous detach empty empty_like full_like ones ones_like stride view view_as zeros zeros_like"""
+UNWATCHED = frozenset(_UNWATCHED.split())
+"""In the table, and in no watch list under the names that torch, its tensors and its functions give them."""
+
 PRINCIPLE = """\
 **CORE**: one element of the result stands for a long sum of products or of exponentials, or for a whole formula that one kernel computes.
 There the order and the precision of accumulation show, and implementations differ: matrix products, convolutions, normalisations, softmax
@@ -222,6 +227,11 @@ variant (`relu` for `relu_`), and for the name with `_foreach_` in front. An ope
 of the function that it is a private (`_softmax`), copying (`view_copy`) or backward (`convolution_backward`) form of. What is not named
 here, such as an API of your own, is FOCUS.
 
+A name with † is in no watch list (`support_wrap_ops.yaml`), so that calls of it are not recorded at any `risk_level`: it computes nothing.
+mindstudio-probe records none either of those that were tried (`view`, `clone`, `contiguous`, `detach`, `zeros`, `empty`, `zeros_like`). Its
+class counts where a list of yours ([custom_apis.md](custom_apis.md)) adds it, and for the operator of `torch.ops.aten`. `clone` is recorded
+as `_foreach_clone`.
+
 | class | group | names |
 | --- | --- | --- |
 {rows}
@@ -236,7 +246,7 @@ def _groups() -> list[Group]:
 
 
 def _names(group: Group) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(group.names))
+    return ", ".join(f"`{name}`{'†' if name in UNWATCHED else ''}" for name in sorted(group.names))
 
 
 def page() -> str:
@@ -245,7 +255,7 @@ def page() -> str:
     return _PAGE.format(principle=PRINCIPLE, rows="\n".join(rows))
 
 
-_ROW = re.compile(r"\| (?:CORE|FOCUS|LOW) \| ([^|]*) \| (?:`[^|\uff1b]*`)?([^|]*) \|")
+_ROW = re.compile(r"\| (?:CORE|FOCUS|LOW) \| ([^|]*) \| (?:`[^|\uff1b]*`†?)?([^|]*) \|")
 
 
 def translated(text: str) -> str:

@@ -354,3 +354,11 @@ def test_an_exception_of_the_user_s_passes_through(tmp_path: Path) -> None:
     debugger.step()
     assert "after.0.debug" in step_of(tmp_path / "dump").keys
     forget_debugger()
+
+
+def test_the_package_is_not_the_function() -> None:
+    """MindSpore's package has a function of this name."""
+    from msprobe.pytorch import save as package
+
+    with pytest.raises(UsageError, match=r"call PrecisionDebugger.save\(variable, name\), at level debug"):
+        package(torch.ones(2), "x")  # type: ignore[operator]
