@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from comparison.dumps import api, save_array, statistics, tensor, write_dump
 from msprobe.comparison import report_csv
-from msprobe.comparison.csv_text import cell, printable, spell
+from msprobe.comparison.csv_text import cell, content, spell
 from msprobe.comparison.inputs import DumpPair
 from msprobe.comparison.one_pair import examine
 
@@ -54,13 +54,33 @@ def test_what_is_no_plain_number_spoils_only_its_own_group(odd: Any) -> None:
 @given(st.text())
 def test_a_cell_is_quoted_as_the_csv_module_does(text: str) -> None:
     stream = io.StringIO(newline="")
-    csv.writer(stream, lineterminator="\n").writerow([printable(text), 1])
+    csv.writer(stream, lineterminator="\n").writerow([content(text), 1])
     assert cell(text) == stream.getvalue()[: -len(",1\n")]
+
+
+@given(st.sampled_from(["=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠"]), st.text())
+def test_no_cell_is_a_formula(first: str, rest: str) -> None:
+    held = content(first + rest)
+    if first == "-" and held[0] == "-":
+        assert float(held.removesuffix("%")) <= 0
+    else:
+        assert held[0] == "'"
+    assert content(held) == held
+
+
+@pytest.mark.parametrize("number", ["-1.5", "-1e-07", "-1.", "-12", "-inf", "-0.5%", -1.5, -3, " -inf", "0", "1.0%"])
+def test_a_number_that_is_spelled_out_stays_one(number: Any) -> None:
+    assert content(number) == number
+
+
+@pytest.mark.parametrize("text", ["-1+2", "-cmd", "-1.5)", "--1", "-", "-1e", "-infinity", "-1\n"])
+def test_what_only_begins_like_a_negative_number_is_none(text: str) -> None:
+    assert content(text).startswith("'-")
 
 
 def expected(compared: Any) -> str:
     stream = io.StringIO(newline="")
-    csv.writer(stream, lineterminator="\n").writerows([[printable(value) for value in row] for row in report_csv.rows_of(compared)])
+    csv.writer(stream, lineterminator="\n").writerows([[content(value) for value in row] for row in report_csv.rows_of(compared)])
     return stream.getvalue()
 
 

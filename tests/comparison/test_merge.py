@@ -224,6 +224,8 @@ def test_a_name_that_takes_nothing_is_a_note(tmp_path: Path) -> None:
         ("compare_index: [1]", "compare_index in .* must be a list of names"),
         ("- a", "must hold the keys api and compare_index"),
         ("api: [", "is not valid YAML"),
+        ("api: [2020-13-45]", "is not valid YAML: line 1: `2020-13-45` is taken for"),
+        ("api: [a]\napi: [b]", "`api` stands twice"),
     ],
 )
 def test_wrong_configurations(text: str, words: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ The stages, each in a file of its own, hand plain immutable values to each other
     inputs      two paths             -> pairs of dump files
     rows        a dump                -> calls, each with its recorded values as rows (reading: a part of the file at a time)
     match       two lists of calls    -> pairs of calls, pairs of rows (alignment/: which call is which; aliases: names that two tools give)
-    mapping/    what the user says of two models that are not built alike; pairing: all of this for one pair of dumps
+    mapping/    what the user says of two models that are not built alike (yaml_file); pairing: all of this for one pair of dumps
     structure   the same for dumps without values
     measure*    a pair of rows        -> metrics, and how well the two agree (contradiction: a file that is not what was recorded)
     unread      values that neither side recorded are not compared

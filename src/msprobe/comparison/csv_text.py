@@ -27,6 +27,7 @@ _SPECIAL = re.compile(r'[,"\r\n]')
 _NO_NUMBER = re.compile(r'["a-df-zA-Z{]')
 _NUMBERS = frozenset({float, int})
 _FORMULA = frozenset("=+-@\t\r＝＋－＠")
+_NEGATIVE = re.compile(r"-(?:inf|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?%?)")  # as measurers, and result files, spell numbers
 
 
 def spell(numbers: Sequence[Sequence[Any]]) -> list[str | None]:
@@ -136,9 +137,8 @@ def _spelled(group: Sequence[Any]) -> str | None:
 
 
 def cell(text: str) -> str:
-    """A text as a field: without control characters, so that one line of the file is one row and nothing in it commands a terminal;
-    quoted where need be."""
-    text = printable(text)
+    """A text as a field: see `content`; quoted where need be."""
+    text = content(text)
     return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
 
 
@@ -154,11 +154,19 @@ def harmless(text: str) -> str:
     return "'" + text if text and text[0] in _FORMULA else text
 
 
+def content(value: Any) -> Any:
+    """What a cell holds, in every CSV that is written: of a text no control character, so that one line of the file is one row and nothing
+    in it commands a terminal, and nothing that a spreadsheet would run; but a negative number that is spelled out already stays one."""
+    if type(value) is str and value[:1] in _FORMULA and _NEGATIVE.fullmatch(value) is None:
+        value = harmless(value)
+    return printable(value)
+
+
 def lines_of(rows: Iterator[Sequence[Any]]) -> Iterator[str]:
     """Rows of any cells as text."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
-    while some := [[printable(value) for value in row] for row in islice(rows, 1000)]:
+    while some := [[content(value) for value in row] for row in islice(rows, 1000)]:
         writer.writerows(some)
         yield stream.getvalue()
         stream.seek(0)

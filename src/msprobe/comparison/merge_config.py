@@ -6,8 +6,7 @@ import difflib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
+from msprobe.comparison.yaml_file import read_yaml
 from msprobe.errors import UsageError
 
 _KEYS = ("api", "compare_index")
@@ -40,14 +39,7 @@ def read_config(path: Path) -> MergeConfig:
     Raises:
         UsageError: it does not exist, is no such file, or names an unknown key.
     """
-    try:
-        content = yaml.safe_load(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"the configuration {path} does not exist") from None
-    except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration {path} is not valid YAML: {error}") from None
+    content = read_yaml(path, "configuration")
     if content is None:
         return MergeConfig()
     if not isinstance(content, dict):

@@ -74,6 +74,11 @@ def test_the_whole_schema(tmp_path: Path) -> None:
         ("tensors: [{target: a.weight, golden: [b, c], how: {concat: 0, sum: true}}]", "concat and sum exclude each other"),
         ("tensors: [{target: a.weight, golden: b.weight, how: {turn: 1}}]", "tensors.0.how.turn: there is no such field"),
         ("tensors: [{target: a.weight, golden: '*.weight'}]", r"has more `\*` than"),
+        (
+            "tensors: [{target: a.b, golden: a.b, how: {flatten: [3, 1]}}]",
+            r"flatten goes from the first dimension to the last, as in \[1, 3\]",
+        ),
+        ("tensors: [{target: a.b, golden: a.b, how: {flatten: [-1, -2]}}]", r"as in \[-2, -1\]"),
         ("tensors: [{target: a.weight, golden: a.weight, how: {select: {dim: 0}}}]", "select needs `index`, or `start` and `stop`"),
         ("modules: {a: b}\nmodules: {c: d}", "`modules` stands twice, at line 1 and below"),
         ("classes: {A: B, A: C}", "`A` stands twice"),
@@ -85,9 +90,19 @@ def test_the_whole_schema(tmp_path: Path) -> None:
             "tensors: [{target: a.weight, golden: a.weight, how: {shard: {dim: 0, over: pp}}}]\ngroups: {tp: [[0, 1]]}",
             "there is no group 'pp', over which a.weight is sharded",
         ),
+        (
+            "prepare: {target: {reqest: same}}",
+            "target.reqest: there is no such field; did you mean `request`\\? allowed are request, sequence, whole, modules_only, values$",
+        ),
+        ("prepare: {golden: {sequnce: true}}", "golden.sequnce: there is no such field; did you mean `sequence`"),
+        (
+            "prepare: {targt: {request: same}}",
+            "prepare.targt: there is no such field; did you mean `target`\\? allowed are target, golden$",
+        ),
         ("[" * 5000, "nested too deep"),
         ("!!python/object/apply:os.abort []", "is not valid YAML: could not determine a constructor"),
         ("- a", "must hold fields such as `modules:`"),
+        ("modules:\n  a: 2020-13-45", "not valid YAML: line 2: `2020-13-45` is taken for a value of type timestamp, and it is none"),
         ("a: [", "is not valid YAML"),
     ],
 )
@@ -104,9 +119,16 @@ def test_other_files(tmp_path: Path) -> None:
     for text in ("[1]", "a: 1", "", "a: {b: c}"):
         with pytest.raises(UsageError, match=r"the API mapping .* must hold lines `x: y`"):
             read_names(written(tmp_path / "c", text), "API mapping", "x: y")
-    for text, message in (("a: b", "'a' must hold lines"), ("a: {b: 1}", "a: `b: 1` must be two texts"), ("[]", "must hold `ClassName")):
-        with pytest.raises(UsageError, match=message):
+    bomb = "a: {b: [&c0 [x], " + ", ".join(f"&c{i} [{', '.join([f'*c{i - 1}'] * 9)}]" for i in range(1, 7)) + "]}"
+    for text, message in (
+        ("a: b", "'a' must hold lines"),
+        ("a: {b: 1}", "a: `b: 1` must be two texts"),
+        ("[]", "must hold `ClassName"),
+        (bomb, "must be two texts"),
+    ):
+        with pytest.raises(UsageError, match=message) as caught:
             read_layers(written(tmp_path / "d", text))
+        assert len(str(caught.value)) < 1000
     with pytest.raises(UsageError, match="does not exist"):
         read_layers(tmp_path / "none")
     with pytest.raises(UsageError, match="is a directory"):

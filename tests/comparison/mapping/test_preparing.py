@@ -298,6 +298,23 @@ def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     assert "leaves out 2 values of the golden run" in notes
 
 
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"layer": {"output.0": ["output.0", "output.7"]}}, "layer has no output.7; nearest: output.1, output.0"),
+        ({"layer": {"output.0": None, "outptu.0": None}}, "layer has no outptu.0; nearest: output.0, output.1"),
+        ({"layer": {"output.0": None}, "layr": {"output.0": None}}, "no module layr; nearest: layer"),
+        ({"layr.*": {"output.0": None}, "x": {"output.0": None}}, "no module layr.*; nearest: layer (and 1 more)"),
+        ({"layer": {"output.0": ["output.0", "output.1"], "parameters.bias": None}, "nowhere": None}, ""),
+    ],
+)
+def test_names_that_the_side_does_not_have_are_told(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    """Not parameters and what is left out: one file serves several models."""
+    found = compare(engine(tmp_path / "target"), model(tmp_path / "golden", "a", A), mapping=mapping(tmp_path, values=values))
+    told = [note for note in found.compared[0].notes if "prepares" in note]
+    assert told == ([f"the mapping file prepares what the target does not have: {said}"] if said else [])
+
+
 @pytest.mark.parametrize("parallel, refused", [({"tensor": 2}, True), ({"tensor": 1, "pipeline": 2}, False), (None, False), (3, False)])
 def test_parts_of_values_are_refused(tmp_path: Path, parallel: Any, refused: bool) -> None:
     """Their shapes differ from those of the other side, which would name the wrong culprit."""

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import warm_python
@@ -120,3 +122,56 @@ def test_shards_that_do_not_fit_are_compared_as_they_are(tmp_path: Path) -> None
     found = read_csv(outcome.reports[0].csv)  # type: ignore[arg-type]
     assert {row["Result"] for row in found} == {"error"}
     assert [row["NPU Tensor Shape"] for row in found] == ["[1, 2]", "[1, 4]"]
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def ranks(root: Path, *outputs: Any) -> Path:
+    """A step of so many ranks, each with one output of one module; None: it has none."""
+    for number, array in enumerate(outputs):
+        directory = root / f"rank{number}"
+        given = [] if array is None else [save_array(directory, "x.pt", array)]
+        write_dump(directory, {"Module.m.M.forward.0": module([], given)}, task="tensor", construct={}, stack={})
+    return root
+
+
+@pytest.mark.parametrize(
+    "parts, how, why",
+    [
+        ((X, X), How(shard=7, over="tp"), "concat 7: there is no dimension 7 in 2 dimensions"),
+        ((X, None), How(shard="sum", over="tp"), "rank1 has no such value"),
+        ((X, X), How(shard="sum", over="tp", transpose=(0, 9)), "transpose [0, 9]: there is no dimension 9 in 2 dimensions"),
+    ],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_rule_that_cannot_be_applied(tmp_path: Path, parts: tuple[Any, ...], how: How, why: str, side: int) -> None:
+    """The whole is equal to the part of the first rank, which is not what is compared."""
+    roots = ranks(tmp_path / "many", *parts), ranks(tmp_path / "one", X)
+    rules = TensorRules((TensorRule("m.output.0", ("m.output.0",), how),))
+    outcome = compare(roots[side], roots[1 - side], tmp_path / "o", Options(tensors=rules))
+    (row,) = rows(outcome).values()
+    assert row["Result"] == "not compared" and f"the mapping file's rule for m.output.0 cannot be applied: {why}" in row["Err_message"]
+    (note,) = [note for note in outcome.reports[0].notes if "rule for" in note]
+    assert "rule for m.output.0 cannot be applied, and 1 value is not compared" in note and why in note
+
+
+def test_parts_of_ranks_that_are_turned_as_well(tmp_path: Path) -> None:
+    """The side that is whole is turned; of the other each part would have to be."""
+    many, one = ranks(tmp_path / "many", X[:, :1], X[:, 1:]), ranks(tmp_path / "one", X.T)
+    rules = TensorRules((TensorRule("m.output.0", ("m.output.0",), How(shard=1, over="tp", transpose=(0, 1))),))
+    (row,) = rows(compare(many, one, tmp_path / "o", Options(tensors=rules))).values()
+    assert row["Result"] == "pass" and row["NPU Tensor Shape"] == "[2, 3]"
+    outcome = compare(one, many, tmp_path / "o", Options(tensors=rules))
+    (row,) = rows(outcome).values()
+    assert row["Result"] != "pass" and "works only on the side that is whole" in row["Err_message"]
+
+
+def test_nothing_to_put_together_is_told(tmp_path: Path) -> None:
+    one, same = ranks(tmp_path / "t", X.T), ranks(tmp_path / "g", X)
+    said = "the mapping file's rules with `shard` have nothing to put together: neither side has several ranks for one of the other"
+    for how in (How(shard=0, over="tp"), How(shard=0, over="tp", transpose=(0, 1))):
+        outcome = compare(one, same, tmp_path / "o", Options(tensors=TensorRules((TensorRule("m.output.0", ("m.output.0",), how),))))
+        assert said in outcome.reports[0].notes
+        (row,) = rows(outcome).values()
+        assert row["Result"] == ("pass" if how.transpose else "error")

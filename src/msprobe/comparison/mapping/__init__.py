@@ -9,6 +9,8 @@ composed        a value made of several recorded ones, and how to measure it
 arrays          tensors put together, cut and turned
 statistics      what Max, Min, Mean and Norm of the whole follow from those of the parts, and what bounds them
 places          where the names of a rule lie
+masks           the tensors that rules name as masks
+unfit           rules that meet a value and cannot be applied to it
 fused           one call of the target that does what several golden calls do
 known_sums      sums that the golden run recorded elsewhere
 taken_apart     calls that take a joined value apart again, of which the golden run has none

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import Side, path_of
 from msprobe.comparison.mapping import optimizer
-from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, without_dims
+from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_pair
 from msprobe.comparison.mapping.fused import fused_calls, rows_of
 from msprobe.comparison.mapping.known_sums import with_known_sums
-from msprobe.comparison.mapping.places import Modules, Use, key_in, uses
-from msprobe.comparison.mapping.rules import How, TensorRules
+from msprobe.comparison.mapping.masks import Masks
+from msprobe.comparison.mapping.places import Modules, Place, Use, key_in, lacks, uses
+from msprobe.comparison.mapping.rules import AS_IT_IS, TensorRules
 from msprobe.comparison.mapping.taken_apart import taken_apart
+from msprobe.comparison.mapping.unfit import Unfit
 from msprobe.comparison.match import Around, CallPair, Matching
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Call, Row
@@ -56,10 +59,12 @@ def align_by_rules(
         [call for call in calls[0] if call.name not in ours and call.name not in apart],
         [call for call in calls[1] if call.name not in theirs],
     )
-    made = {name: CallPair(one.target, one.golden[0], rows_of(one, directories[1])) for name, one in ours.items()}
+    masks, unfit = Masks(modules, calls, directories), Unfit()
+    made = {name: CallPair(one.target, one.golden[0], rows_of(one, directories, masks, unfit)) for name, one in ours.items()}
     pairs = _with_made(matching.pairs, calls[0], made | apart)
     single = [use for use in found if use.target.path not in {path_of(one.target.parts.base) for one in fused}]
-    pairs = _with_rules(pairs, single, modules, calls, directories, notes)
+    pairs = _with_rules(pairs, single, masks, unfit, directories, notes)
+    notes += unfit.notes()
     known = optimizer.parameters_of(pairs, calls[1]) if all(headed) else {}
     if known:
         pairs = _with_headed(pairs, calls[0], headed, optimizer.paired(*headed, (sides[0], sides[1]), known, directories[1]))
@@ -105,59 +110,59 @@ def _with_made(pairs: Sequence[CallPair], target: Sequence[Call], made: Mapping[
 
 
 def _with_rules(
-    pairs: list[CallPair],
-    found: Sequence[Use],
-    modules: tuple[Modules, Modules],
-    calls: tuple[Sequence[Call], Sequence[Call]],
-    directories: tuple[Path, Path],
-    notes: list[str],
+    pairs: list[CallPair], found: Sequence[Use], masks: Masks, unfit: Unfit, directories: tuple[Path, Path], notes: list[str]
 ) -> list[CallPair]:
     """Rules of which one golden module is the source: its calls are paired already, some of their values are put together otherwise."""
     by_path: dict[str, list[Use]] = {}
     for use in found:
-        if use.how.shard is None:
-            by_path.setdefault(use.target.path, []).append(use)
+        how = replace(use.how, shard=None, over="")
+        if use.how.shard is None or how != AS_IT_IS:  # parts of several ranks are put together later
+            by_path.setdefault(use.target.path, []).append(use._replace(how=how))
     if not by_path:
         return pairs
-    masks = _Masks(modules, calls, directories)
     elsewhere: set[str] = set()
+    met: set[str] = set()
     result: list[CallPair] = []
     for pair in pairs:
         rules = by_path.get(path_of(pair.target.parts.base), ()) if pair.target is not None and pair.target.parts.is_module else ()
         for use in rules:
             if pair.golden is None or path_of(pair.golden.parts.base) != use.golden[0].path:
                 elsewhere.add(f"{use.target.path}.{use.target.key}")
+                met.add(use.rule)
                 continue
-            pair = _with_rule(pair, use, masks, directories)
+            changed = _with_rule(pair, use, masks, unfit, directories)
+            if changed is not None:
+                pair = changed
+                met.add(use.rule)
         result.append(pair)
     notes += [f"the mapping file's rule for {name} was not used: its golden module is paired with another" for name in sorted(elsewhere)]
+    idle = {use.rule: use for uses in by_path.values() for use in reversed(uses) if use.rule not in met}
+    notes += [f"the mapping file's rule for {rule} was not used: {_without_gradient(use, pairs)}" for rule, use in idle.items()]
     return result
 
 
-def _with_rule(pair: CallPair, use: Use, masks: _Masks, directories: tuple[Path, Path]) -> CallPair:
+def _with_rule(pair: CallPair, use: Use, masks: Masks, unfit: Unfit, directories: tuple[Path, Path]) -> CallPair | None:
+    """None where the call has no such value."""
     from msprobe.comparison.mapping.arrays import CannotCompose
 
     assert pair.target is not None and pair.golden is not None
-    direction = pair.target.parts.direction
-    key, golden_keys = _keys(use, direction)
+    key, golden_keys = _keys(use, pair.target.parts.direction)
     row = next((row for row in pair.target.rows if row.key == key), None)
+    if row is None:
+        return None
     by_key = {row.key: row for row in pair.golden.rows}
-    parts = [by_key[name] for name in golden_keys if name in by_key]
-    if row is None or not parts or len(parts) < len(golden_keys):
-        return pair
-    forward = pair.name if direction == "forward" else forward_of(pair.name) or ""
-    mask = masks.of(use.how, forward) if use.how.mask is not None else (None, None)
+    missing = next((place for place, name in zip(use.golden, golden_keys, strict=True) if name not in by_key), None)
+    if missing is not None:
+        return _refused(pair, row, use, _lacks(missing, pair, by_key), unfit, directories[1])
+    parts = [by_key[name] for name in golden_keys]
+    forward = pair.name if pair.target.parts.direction == "forward" else forward_of(pair.name) or ""
+    mask = masks.of(use.how.mask, forward) if use.how.mask is not None else None
+    if use.how.mask is not None and mask is None:
+        return _refused(pair, row, use, masks.missing(use.how.mask), unfit, directories[1])
     try:
-        theirs = composed_row([Part(directories[1], part) for part in parts], use.how, row, mask[1])
-        ours: Row = row
-        if use.how.mask is not None or (use.how.flatten is not None and _dims(theirs) < _dims(row)):
-            ours = composed_row([Part(directories[0], row)], without_dims(use.how), theirs, mask[0])
-            if use.how.mask is not None:  # how many elements are left of each is seen when the masks are read
-                ours = ours._replace(shape=theirs.shape, value=theirs.value)
-    except CannotCompose:
-        return pair
-    if use.how.mask is not None and mask[1] is None:
-        return pair
+        ours, theirs = composed_pair(row, [Part(directories[1], part) for part in parts], use.how, mask, directories[0])
+    except CannotCompose as error:
+        return _refused(pair, row, use, str(error), unfit, directories[1])
     used = {id(part) for part in parts}
     rows = [RowPair(ours, theirs) if both.target is row else both for both in pair.rows]
     lost = [both.target for both in rows if both.golden is not None and id(both.golden) in used and both.target is not None]
@@ -165,43 +170,33 @@ def _with_rule(pair: CallPair, use: Use, masks: _Masks, directories: tuple[Path,
     return pair._replace(rows=(*kept, *(RowPair(other, None) for other in lost)))
 
 
-def _dims(row: Row) -> int:
-    return len(row.shape.split(",")) if row.shape != "[]" else 0
+def _refused(pair: CallPair, row: Row, use: Use, why: str, unfit: Unfit, directory: Path) -> CallPair:
+    rows = tuple(unfit.refused(both, use.rule, why, directory) if both.target is row else both for both in pair.rows)
+    return pair._replace(rows=rows)
+
+
+def _lacks(place: Place, pair: CallPair, known: Iterable[str]) -> str:
+    """Which value the golden call does not have."""
+    if pair.golden is not None and pair.golden.parts.direction == "forward":
+        return lacks(place, known, "the golden run")
+    key = place.key if place.key.startswith("grad.") else f"gradient of {place.key.removeprefix('parameters.')}"
+    return f"{place.path} of the golden run has no {key}"
+
+
+def _without_gradient(use: Use, pairs: Sequence[CallPair]) -> str:
+    """Why a rule about a gradient met nothing."""
+    calls = [pair.target for pair in pairs if pair.target is not None and pair.target.parts.is_module]
+    backward = [call for call in calls if call.parts.direction == "backward" and path_of(call.parts.base) == use.target.path]
+    if not backward:
+        return f"no backward call of {use.target.path} was recorded"
+    keys = [row.key for row in backward[0].rows]
+    return lacks(use.target, [f"grad.output{key[5:]}" if key.startswith("input") else f"grad.input{key[6:]}" for key in keys], "the target")
 
 
 def _keys(use: Use, direction: str) -> tuple[str, list[str]]:
     """Where the values lie in a call of this direction."""
     keys = [key_in(key, direction, not use.how.sum) for key in (use.target.key, *(place.key for place in use.golden))]
     return keys[0], keys[1:]
-
-
-class _Masks:
-    """Finds the tensors that rules name as masks: a row's full name, or a module's path and a key."""
-
-    def __init__(
-        self, modules: tuple[Modules, Modules], calls: tuple[Sequence[Call], Sequence[Call]], directories: tuple[Path, Path]
-    ) -> None:
-        self._modules, self._calls, self._directories = modules, calls, directories
-        self._rows: list[dict[str, Row]] | None = None
-
-    def of(self, how: How, forward: str) -> tuple[Part | None, Part | None]:
-        """The masks of target and golden side; where one side has none, it is the other's."""
-        assert how.mask is not None
-        found = [self._one(side, how.mask, forward) for side in (0, 1)]
-        return found[0] or found[1], found[1] or found[0]
-
-    def _one(self, side: int, name: str, forward: str) -> Part | None:
-        place = self._modules[side].place(name)
-        calls = self._modules[side].forward.get(place.path, ()) if place is not None else ()
-        number = forward.rpartition(".")[2]
-        of_number = [call for call in calls if call.name.rpartition(".")[2] == number] or list(calls)
-        if place is not None and of_number:
-            row = next((row for row in of_number[0].rows if row.key == place.key and row.kind == "tensor"), None)
-            return Part(self._directories[side], row) if row is not None else None
-        if self._rows is None:
-            self._rows = [{row.name: row for call in calls for row in call.rows if row.kind == "tensor"} for calls in self._calls]
-        row = self._rows[side].get(name)
-        return Part(self._directories[side], row) if row is not None else None
 
 
 def composes(pairs: Sequence[CallPair]) -> bool:

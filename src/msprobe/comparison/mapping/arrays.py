@@ -63,19 +63,31 @@ def _array(tensor: TensorData) -> Array:
 def _turned(array: Array, how: How, dims: int) -> Array:
     if how.select is not None:
         pick = how.select
-        if not -array.ndim <= pick.dim < array.ndim:
-            raise CannotCompose(f"there is no dimension {pick.dim} to select from in {array.ndim} dimensions")
+        _require(array.ndim, [pick.dim])
         if pick.index is not None and not -array.shape[pick.dim] <= pick.index < array.shape[pick.dim]:
             raise CannotCompose(f"there is no index {pick.index} along dimension {pick.dim} of {list(array.shape)}")
         place: list[Any] = [slice(None)] * array.ndim
         place[pick.dim] = pick.index if pick.index is not None else slice(pick.start, pick.stop)
         array = array[tuple(place)]
     if how.transpose is not None:
+        _require(array.ndim, how.transpose)
         array = np.swapaxes(array, *how.transpose)
+    if how.flatten is not None:
+        larger = max(array.ndim, dims)  # of the two sides; where it is the other one, nothing is done here
+        _require(larger, how.flatten)
+        first, last = (place % larger for place in how.flatten)
+        if first > last:
+            raise CannotCompose(f"dimension {how.flatten[1]} comes before {how.flatten[0]} in {larger} dimensions")
     if how.flatten is not None and array.ndim > dims:
-        first, last = (place % array.ndim for place in how.flatten)
         array = array.reshape(*array.shape[:first], math.prod(array.shape[first : last + 1]), *array.shape[last + 1 :])
     return array
+
+
+def _require(count: int, dims: Sequence[int]) -> None:
+    """Raises CannotCompose where one of these dimensions is none of `count`."""
+    missing = next((dim for dim in dims if not -count <= dim < count), None)
+    if missing is not None:
+        raise CannotCompose(f"there is no dimension {missing} in {count} dimension{'s' if count != 1 else ''}")
 
 
 def _masked(array: Array, mask: TensorData) -> Array:
@@ -102,8 +114,7 @@ def shape_of(shapes: Sequence[Sequence[int]], how: How, dims: int) -> tuple[int,
 def _joined(arrays: Sequence[Array], dim: int) -> Array:
     """The shape of the whole, without its memory."""
     shape = list(arrays[0].shape)
-    if not -len(shape) <= dim < len(shape):
-        raise CannotCompose(f"there is no dimension {dim} in {len(shape)} dimensions")
+    _require(len(shape), [dim])
     dim %= len(shape)
     for array in arrays:
         if array.ndim != len(shape) or any(size != shape[place] for place, size in enumerate(array.shape) if place != dim):

@@ -43,6 +43,7 @@ class Composition:
         missing: why its statistics are not known, "" where they are.
         bounds: between what its statistics lie where they do not follow from those of the parts; () otherwise.
         nothing: it stands for nothing that was recorded, and `missing` says why; that this is not compared is no finding.
+        refused: a rule speaks of it and cannot be applied, and `missing` says why.
     """
 
     parts: tuple[Part, ...]
@@ -52,6 +53,7 @@ class Composition:
     missing: str = ""
     bounds: tuple[Bounds | None, ...] = ()
     nothing: bool = False
+    refused: bool = False
 
 
 class ComposedRow(Row):
@@ -100,6 +102,35 @@ def absent_row(like: Row, why: str) -> ComposedRow:
     return row
 
 
+def refused_row(part: Part, why: str) -> ComposedRow:
+    """A value as it was recorded, but with nothing to be measured against: `not compared`, and why."""
+    row = ComposedRow(*part.row._replace(data_name=None))
+    row.composition = Composition((part,), AS_IT_IS, len(shape(part.row) or ()), None, why, refused=True)
+    return row
+
+
+def composed_pair(row: Row, parts: Sequence[Part], how: How, masks: tuple[Part, Part] | None, directory: Path) -> tuple[Row, ComposedRow]:
+    """A value of the target and what the golden parts make; of both what the mask leaves, and the target flattened where it has more
+    dimensions.
+
+    Args:
+        masks: of target and golden side, where `how` names one.
+        directory: that of the target's tensor files.
+
+    Raises:
+        arrays.CannotCompose: the shapes do not allow it.
+    """
+    theirs = composed_row(parts, how, row, masks[1] if masks is not None else None)
+    flatter = how.flatten is not None and len(shape(theirs) or ()) < len(shape(row) or ())
+    if masks is None and not flatter:
+        return row, theirs
+    own = replace(AS_IT_IS, flatten=how.flatten if flatter else None, mask=how.mask)
+    ours = composed_row([Part(directory, row)], own, theirs, masks[0] if masks is not None else None)
+    if masks is not None:  # how many elements are left of each is seen when the masks are read
+        ours = ours._replace(shape=theirs.shape, value=theirs.value)
+    return ours, theirs
+
+
 def shape(row: Row) -> tuple[int, ...] | None:
     """The shape as numbers; None for what is no tensor, or of unknown shape."""
     if row.kind != "tensor":
@@ -130,10 +161,11 @@ class ComposingMeasurer:
         rows = [row for row in (target, golden) if isinstance(row, ComposedRow)]
         if not rows:
             return self._inner(target, golden)
-        absent = next((row.composition for row in rows if row.composition.nothing), None)
-        if absent is not None:
+        made = [row.composition for row in rows]
+        left_out = next((one for one in made if one.nothing), None) or next((one for one in made if one.refused), None)
+        if left_out is not None:
             cells = ("unsupported" if self._mode == "tensor" else "N/A",) * len(self.columns)
-            return Measure(cells, Agreement.UNKNOWN, reason=absent.missing)
+            return Measure(cells, Agreement.UNKNOWN, reason=left_out.missing, lost=left_out.refused)
         if self._mode == "md5":
             return _unknown(("N/A", "N/A"), "checksums of parts say nothing of the whole")
         if self._mode == "tensor":
@@ -210,8 +242,3 @@ def statistics_of(row: Row) -> tuple[Statistics, str]:
         return summarize_array(to_float64(whole.data, whole.dtype)), ""
     except (CannotCompose, DumpFormatError, OSError, ValueError):
         return row.statistics, row.composition.missing
-
-
-def without_dims(how: How) -> How:
-    """`how` for a value of which only `flatten` and `mask` concern the target's side."""
-    return replace(AS_IT_IS, flatten=how.flatten, mask=how.mask)

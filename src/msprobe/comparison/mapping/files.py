@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msprobe.comparison.mapping.names import Names
 from msprobe.comparison.mapping.nearest import did_you_mean
 from msprobe.comparison.mapping.rules import TensorRules
+from msprobe.comparison.yaml_file import read_yaml
 from msprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def read_mapping(path: Path) -> tuple[Names, TensorRules]:
 
     from msprobe.comparison.mapping.model import MappingFile
 
-    content = _read(path, "mapping file")
+    content = read_yaml(path, "mapping file")
     if not isinstance(content, dict):
         raise UsageError(
             f"the mapping file {path} must hold fields such as `modules:` and `tensors:`, as docs/compare.md of msprobe's repository says"
@@ -50,7 +52,7 @@ def read_names(path: Path, word: str, example: str) -> dict[str, str]:
         word: what the file is called in messages.
         example: what its lines look like.
     """
-    content = _read(path, word)
+    content = read_yaml(path, word)
     if not isinstance(content, dict) or not content or not all(isinstance(text, str) and text for pair in content.items() for text in pair):
         raise UsageError(f"the {word} {path} must hold lines `{example}`, both of them texts")
     return content
@@ -58,7 +60,7 @@ def read_names(path: Path, word: str, example: str) -> dict[str, str]:
 
 def read_layers(path: Path) -> dict[str, dict[str, str]]:
     """`-lm`: `ClassName: {attribute: golden.path}`."""
-    content = _read(path, "layer mapping")
+    content = read_yaml(path, "layer mapping")
     if not isinstance(content, dict) or not content:
         raise UsageError(f"the layer mapping {path} must hold `ClassName: {{attribute: golden.path}}`, TopLayer for the model itself")
     for name, attributes in content.items():
@@ -66,44 +68,24 @@ def read_layers(path: Path) -> dict[str, dict[str, str]]:
             raise UsageError(f"the layer mapping {path}: {name!r} must hold lines `attribute: golden.path`")
         for pair in attributes.items():
             if not all(isinstance(text, str) and text for text in pair):
-                raise UsageError(f"the layer mapping {path}: {name}: `{pair[0]}: {pair[1]}` must be two texts")
+                shown = reprlib.repr(pair[1])[:60]  # a file may hold what is endless when it is spelled out
+                raise UsageError(f"the layer mapping {path}: {name}: `{pair[0]}: {shown}` must be two texts")
     return content
-
-
-def _read(path: Path, word: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """A key that stands twice would silently replace the first one."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            twice = next((key for key in keys if keys.count(key) > 1), None)
-            if twice is not None:
-                line = node.start_mark.line + 1
-                raise UsageError(f"the {word} {path}: `{twice}` stands twice, at line {line} and below; put it in one place")
-            found: dict[Any, Any] = super().construct_mapping(node, deep)
-            return found
-
-    try:
-        return yaml.load(path.read_bytes(), Loader)
-    except FileNotFoundError:
-        raise UsageError(f"the {word} {path} does not exist") from None
-    except IsADirectoryError:
-        raise UsageError(f"the {word} {path} is a directory") from None
-    except OSError as error:
-        raise UsageError(f"the {word} {path} cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise UsageError(f"the {word} {path} is nested too deep") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the {word} {path} is not valid YAML: {error}") from None
 
 
 def _fields(place: tuple[int | str, ...]) -> list[str]:
     """What may stand at this place of a mapping file."""
     from msprobe.comparison.mapping import model
 
-    inside: dict[str, type[BaseModel]] = {"tensors": model.TensorRule, "how": model.How, "select": model.Select, "shard": model.Shard}
+    inside: dict[str, type[BaseModel]] = {
+        "tensors": model.TensorRule,
+        "how": model.How,
+        "select": model.Select,
+        "shard": model.Shard,
+        "prepare": model.BothPrepared,
+        "target": model.Prepared,
+        "golden": model.Prepared,
+    }
     last = next((part for part in reversed(place) if isinstance(part, str)), "")
     return [*inside.get(last, model.MappingFile).model_fields]
 

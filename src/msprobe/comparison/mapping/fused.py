@@ -13,9 +13,11 @@ from typing import NamedTuple
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.sequence import align
 from msprobe.comparison.alignment.side import Side
-from msprobe.comparison.mapping.composed import Part, composed_row, shape
-from msprobe.comparison.mapping.places import Modules, Use
+from msprobe.comparison.mapping.composed import Part, composed_pair, shape
+from msprobe.comparison.mapping.masks import Masks
+from msprobe.comparison.mapping.places import Modules, Use, lacks
 from msprobe.comparison.mapping.rules import AS_IT_IS, How
+from msprobe.comparison.mapping.unfit import Unfit
 from msprobe.comparison.names import forward_of
 from msprobe.comparison.rows import Call, Row
 
@@ -24,11 +26,11 @@ _SUM, _SAME = How(sum=True), AS_IT_IS
 
 
 class Fused(NamedTuple):
-    """A call of the target, the golden calls that it stands for, and what the rules say of its values: key -> how, golden (call, key)."""
+    """A call of the target, the golden calls that it stands for, and what the rules say of its values: key -> rule, golden (call, key)."""
 
     target: Call
     golden: tuple[Call, ...]
-    told: Mapping[str, tuple[How, tuple[tuple[int, str], ...]]] = {}
+    told: Mapping[str, tuple[Use, tuple[tuple[int, str], ...]]] = {}
 
 
 def fused_calls(found: Sequence[Use], modules: tuple[Modules, Modules], sides: tuple[Side, Side], trees: tuple[Tree, Tree]) -> list[Fused]:
@@ -40,7 +42,7 @@ def fused_calls(found: Sequence[Use], modules: tuple[Modules, Modules], sides: t
     calls: list[Fused] = []
     for path, group in groups.items():
         golden_paths = list(dict.fromkeys(place.path for use in group for place in use.golden))
-        told = {use.target.key: (use.how, tuple((golden_paths.index(place.path), place.key) for place in use.golden)) for use in group}
+        told = {use.target.key: (use, tuple((golden_paths.index(place.path), place.key) for place in use.golden)) for use in group}
         theirs = [modules[1].forward[other] for other in golden_paths]
         for number, call in enumerate(modules[0].forward[path]):
             if all(number < len(other) for other in theirs):
@@ -91,37 +93,53 @@ def _of_backward(calls: Sequence[Fused], sides: tuple[Side, Side]) -> list[Fused
     return found
 
 
-def rows_of(fused: Fused, directory: Path) -> tuple[RowPair, ...]:
-    """The values of such a call with what they are made of. `directory`: that of the golden tensor files."""
-    from msprobe.comparison.mapping.arrays import CannotCompose
+def rows_of(fused: Fused, directories: tuple[Path, Path], masks: Masks, unfit: Unfit) -> tuple[RowPair, ...]:
+    """The values of such a call with what they are made of.
 
+    Args:
+        directories: where the tensor files of both sides lie.
+        masks: finds the masks of rules.
+        unfit: gets the rules that cannot be applied.
+    """
     used: set[int] = set()
     pairs: list[RowPair] = []
     by_key = [{row.key: row for row in call.rows} for call in fused.golden]
     for row in fused.target.rows:
-        how, places = fused.told.get(row.key, (None, tuple((index, row.key) for index in range(len(fused.golden)))))
+        use, places = fused.told.get(row.key, (None, tuple((index, row.key) for index in range(len(fused.golden)))))
         parts = [found for index, key in places if (found := by_key[index].get(key)) is not None]
-        if len(parts) < len(places):
-            pairs.append(RowPair(row, None))
-            continue
-        how = how if how is not None else inferred(row, parts)
-        try:
-            partner = _partner(row, parts, how, directory)
-        except CannotCompose:
-            partner = None
-        if partner is not None:
+        both, why = RowPair(row, None), ""
+        if len(parts) == len(places):
+            both, why = _partner(row, parts, use, fused, directories, masks)
+        elif use is not None:
+            index = next(index for index, (call, key) in enumerate(places) if key not in by_key[call])
+            why = lacks(use.golden[index], by_key[places[index][0]], "the golden run")
+        if why and use is not None:
+            unfit.add(use.rule, row.name, why)
+        if both.golden is not None:
             used.update(map(id, parts))
-        pairs.append(RowPair(row, partner))
+        pairs.append(both)
     left = [row for call in fused.golden for row in call.rows if id(row) not in used]
     return (*pairs, *(RowPair(None, row) for row in left))
 
 
-def _partner(row: Row, parts: Sequence[Row], how: How | None, directory: Path) -> Row | None:
+def _partner(
+    row: Row, parts: Sequence[Row], use: Use | None, fused: Fused, directories: tuple[Path, Path], masks: Masks
+) -> tuple[RowPair, str]:
+    """What a value is compared with, by a rule or by its shape; or why it cannot be."""
+    from msprobe.comparison.mapping.arrays import CannotCompose
+
+    how = use.how if use is not None else inferred(row, parts)
     if how is None:
-        return None
+        return RowPair(row, None), ""
     if how == _SAME:
-        return most_unlike(row, parts)
-    return composed_row([Part(directory, part) for part in parts], how, row)
+        return RowPair(row, most_unlike(row, parts)), ""
+    mask = masks.of(how.mask, fused.target.name) if how.mask is not None else None
+    if how.mask is not None and mask is None:
+        return RowPair(row, None), masks.missing(how.mask)
+    try:
+        return RowPair(*composed_pair(row, [Part(directories[1], part) for part in parts], how, mask, directories[0])), ""
+    except CannotCompose as error:
+        return RowPair(row, None), str(error)
 
 
 def most_unlike(row: Row, parts: Sequence[Row]) -> Row:

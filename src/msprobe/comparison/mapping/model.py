@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
@@ -91,7 +92,8 @@ class How(_Strict):
             raise ValueError(f"`{value}` needs a value, as in `how: {_EXAMPLES[value]}`")
         if isinstance(value, str):
             raise ValueError(f"there is no way {value!r} to put tensors together{did_you_mean(value, (*_WORDS, *_EXAMPLES))}")
-        raise ValueError(f"{value!r} says nothing of how tensors are put together: {' or '.join(_WORDS)}, or such as {_EXAMPLES['concat']}")
+        shown = reprlib.repr(value)[:60]
+        raise ValueError(f"{shown} says nothing of how tensors are put together: {' or '.join(_WORDS)}, or such as {_EXAMPLES['concat']}")
 
     def plain(self) -> rules.How:
         """Without pydantic, which a comparison need not import."""
@@ -110,6 +112,10 @@ class How(_Strict):
     def _one_way(self) -> How:
         if self.concat is not None and self.sum:
             raise ValueError("concat and sum exclude each other")
+        if self.flatten is not None:
+            first, last = self.flatten
+            if first > last and (first < 0) == (last < 0):
+                raise ValueError(f"flatten goes from the first dimension to the last, as in [{last}, {first}]")
         return self
 
 

@@ -23,11 +23,12 @@ class Place(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A rule where it holds: one value of a module of the target and the golden values."""
+    """A rule where it holds: one value of a module of the target and the golden values. `rule`: its target in the mapping file."""
 
     target: Place
     golden: tuple[Place, ...]
     how: How
+    rule: str = ""
 
 
 def key_in(key: str, direction: str, through: bool = True) -> str:
@@ -94,12 +95,17 @@ def _why(rule: TensorRule, target: Modules, golden: Modules) -> str:
         return f": the target has no module {_path(rule.target)}{hint(_path(rule.target), target.forward)}"
     path, stars, key = own
     if not any(row.key == key for row in target.forward[path][0].rows):
-        keys = [row.key.removeprefix("parameters.") for row in target.forward[path][0].rows]
-        return f": {path} of the target has no {key.removeprefix('parameters.')}{hint(key.removeprefix('parameters.'), keys, stars=False)}"
+        return f": {lacks(Place(path, key), (row.key for row in target.forward[path][0].rows), 'the target')}"
     for name in rule.golden:
         if golden.place(fill(name, stars)) is None:
             return f": the golden run has no module {_path(name)}{hint(_path(name), golden.forward)}"
     return ""
+
+
+def lacks(place: Place, known: Iterable[str], side: str) -> str:
+    """`fc of the target has no outputs.0; nearest: output.0`. `known`: the keys that its module has."""
+    key = place.key.removeprefix("parameters.")
+    return f"{place.path} of {side} has no {key}{hint(key, (other.removeprefix('parameters.') for other in known), stars=False)}"
 
 
 def _held(name: str, modules: Modules) -> tuple[str, list[str], str] | None:
@@ -134,4 +140,4 @@ def _uses(rule: TensorRule, target: Modules, golden: Modules) -> Iterator[Use]:
         places = [golden.place(fill(name, stars)) for name in rule.golden]
         known = tuple(place for place in places if place is not None)
         if len(known) == len(places):
-            yield Use(Place(path, key), known, rule.how)
+            yield Use(Place(path, key), known, rule.how, rule.target)

@@ -13,6 +13,7 @@ from msprobe.comparison.alignment.side import path_of
 from msprobe.comparison.mapping.arrays import CannotCompose
 from msprobe.comparison.mapping.composed import ComposedRow, Part, absent_row, composed_row, shape
 from msprobe.comparison.mapping.names import match
+from msprobe.comparison.mapping.nearest import hint
 from msprobe.comparison.mapping.requests import Request, chosen_request, refuse_parts, sequence_length
 from msprobe.comparison.mapping.rules import How, Preparation, Select
 from msprobe.comparison.match import CallPair
@@ -53,11 +54,39 @@ def prepared(
                 notes.append(request.doubt)
     sides = [_Side(one, directory, request, size) for one, directory, size in zip(how, directories, length, strict=True)]
     made = [side.prepared(known) for side, known in zip(sides, calls, strict=True)]
-    for side, name in zip(sides, ("the target", "the golden run"), strict=True):
+    for side, known, name in zip(sides, calls, ("the target", "the golden run"), strict=True):
+        unknown = _unknown(side.how, known)
+        if unknown:
+            more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            notes.append(f"the mapping file prepares what {name} does not have: {unknown[0]}{more}")
         if side.left_out:
             some = ", ".join(list(side.left_out)[:2]) + (" ..." if len(side.left_out) > 2 else "")
             notes.append(f"the mapping file leaves out {sum(side.left_out.values())} values of {name}: {some}")
     return made[0], made[1]
+
+
+def _unknown(how: Preparation, calls: Sequence[Call]) -> list[str]:
+    """Modules whose values are named and that there are not, and values that no such module has; with the nearest names.
+
+    Not what is left out, nor parameters: a file for several models names what some of them lack.
+    """
+    keys: dict[str, set[str]] = {}
+    for call in calls:
+        if call.parts.is_module and call.parts.direction == "forward":
+            keys.setdefault(path_of(call.parts.base), set()).update(row.key for row in call.rows)
+    found: list[str] = []
+    for pattern, values in how.values.items():
+        parts = pattern.split(".")
+        held = [known for path, known in keys.items() if len(path.split(".")) == len(parts) and match(parts, path.split(".")) is not None]
+        if not values:
+            continue
+        if not held:
+            found.append(f"no module {pattern}{hint(pattern, keys)}")
+            continue
+        known = set().union(*held)
+        wanted = dict.fromkeys(part for named in values.values() for part in named if not part.startswith("parameters."))
+        found += [f"{pattern} has no {part}{hint(part, sorted(known), stars=False)}" for part in wanted if part not in known]
+    return found
 
 
 def like_partners(pairs: Sequence[CallPair]) -> list[CallPair]:

@@ -8,23 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msprobe.comparison.alignment.places import RowPair
 from msprobe.comparison.alignment.side import path_of
-from msprobe.comparison.mapping.composed import Part, composed_row, shape
+from msprobe.comparison.mapping.composed import ComposedRow, Part, composed_row, shape
 from msprobe.comparison.mapping.fused import joined_along
 from msprobe.comparison.mapping.names import match
 from msprobe.comparison.mapping.places import Modules, key_in, key_of
 from msprobe.comparison.mapping.rules import How, TensorRules
+from msprobe.comparison.mapping.unfit import Unfit
 from msprobe.comparison.match import CallPair
 from msprobe.comparison.rows import Call, Row
 
-_Told = dict[tuple[str, str, str], int | str]
+
+class _Told(NamedTuple):
+    """What a rule says: the dimension, or "sum"; and its target in the mapping file."""
+
+    dim: int | str
+    rule: str
+
+
+_Rules = Mapping[tuple[str, str, str], _Told]
 _LINEAR = frozenset({"linear", "matmul", "__matmul__", "mm", "addmm", "bmm"})
 
 
 def joined_ranks(
-    pairs: Sequence[CallPair], ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, rules: TensorRules
+    pairs: Sequence[CallPair],
+    ranks: Sequence[tuple[Path, Mapping[str, Call]]],
+    side: int,
+    rules: TensorRules,
+    directory: Path,
+    notes: list[str],
 ) -> list[CallPair]:
     """The pairs with every sharded value replaced by the whole.
 
@@ -33,15 +48,19 @@ def joined_ranks(
         ranks: of every rank of the group, the first one included: the directory with its tensor files, and its calls by name.
         side: which side is sharded, 0 the target, 1 the golden one.
         rules: what the mapping file says.
+        directory: that of the golden tensor files.
+        notes: gets a sentence for each rule that cannot be applied.
     """
-    told = _told(rules, pairs)
-    return [_joined(pair, ranks, side, told) for pair in pairs]
+    told, unfit = _told(rules, pairs), Unfit()
+    joined = [_joined(pair, ranks, side, told, directory, unfit) for pair in pairs]
+    notes += unfit.notes()
+    return joined
 
 
-def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> _Told:
-    """(path of a module of the target, direction, key there) -> dimension, or "sum"."""
+def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> _Rules:
+    """(path of a module of the target, direction, key there) -> what is said of it."""
     modules = Modules([pair.target for pair in pairs if pair.target is not None])
-    found: _Told = {}
+    found: dict[tuple[str, str, str], _Told] = {}
     for rule in rules.rules:
         if rule.how.shard is None:
             continue
@@ -52,11 +71,13 @@ def _told(rules: TensorRules, pairs: Sequence[CallPair]) -> _Told:
                 for direction in ("forward", "backward", "parameters_grad"):
                     key = key_in(key_of(parts[len(own) :]), direction, rule.how.shard != "sum")
                     if key:
-                        found[path, direction, key] = rule.how.shard
+                        found[path, direction, key] = _Told(rule.how.shard, rule.target)
     return found
 
 
-def _joined(pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: _Told) -> CallPair:
+def _joined(
+    pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], side: int, told: _Rules, directory: Path, unfit: Unfit
+) -> CallPair:
     sharded = (pair.target, pair.golden)[side]
     if pair.target is None or pair.golden is None or sharded is None:
         return pair
@@ -77,19 +98,29 @@ def _joined(pair: CallPair, ranks: Sequence[tuple[Path, Mapping[str, Call]]], si
         how = hows.get(id(both))
         if how is None and terms and ours.role == "output" and ours.shape == theirs.shape and ours.kind == "tensor":
             how = How(sum=True)
-        rows.append(_whole(both, how, side, ranks, by_key) if how is not None else both)
+        whole = _whole(both, how, side, ranks, by_key) if how is not None else both
+        rule = _rule(pair, ours, told)
+        if isinstance(whole, str):
+            whole = unfit.refused(both, rule.rule, whole, directory) if rule is not None else both
+        rows.append(whole)
     return pair._replace(rows=tuple(rows))
 
 
-def _how(pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: _Told) -> How | None:
-    ours, theirs = both
-    if ours is None or theirs is None or ours.kind != "tensor" or any(part is None for part in parts):
+def _rule(pair: CallPair, row: Row, told: _Rules) -> _Told | None:
+    if pair.target is None or not pair.target.parts.is_module:
         return None
-    assert pair.target is not None
-    if pair.target.parts.is_module:
-        dim = told.get((path_of(pair.target.parts.base), pair.target.parts.direction, ours.key))
-        if dim is not None:
-            return How(sum=True) if dim == "sum" else How(concat=int(dim))
+    return told.get((path_of(pair.target.parts.base), pair.target.parts.direction, row.key))
+
+
+def _how(pair: CallPair, both: RowPair, side: int, parts: Sequence[Row | None], told: _Rules) -> How | None:
+    ours, theirs = both
+    if ours is None or theirs is None or ours.kind != "tensor":
+        return None
+    rule = _rule(pair, ours, told)
+    if rule is not None:
+        return How(sum=True) if rule.dim == "sum" else How(concat=int(rule.dim))
+    if any(part is None for part in parts):
+        return None
     whole = shape((ours, theirs)[1 - side])
     shapes = [shape(part) for part in parts if part is not None]
     if whole is None or shapes[0] == whole:
@@ -111,17 +142,23 @@ def _adds_up(pair: CallPair, hows: Mapping[int, How | None], side: int) -> bool:
 
 def _whole(
     both: RowPair, how: How, side: int, ranks: Sequence[tuple[Path, Mapping[str, Call]]], by_key: Sequence[Mapping[str, Row]]
-) -> RowPair:
+) -> RowPair | str:
+    """The pair with the parts put together, or why they cannot be."""
     from msprobe.comparison.mapping.arrays import CannotCompose
 
     ours, theirs = both
     assert ours is not None and theirs is not None
-    mine = (ours, theirs)[side]
-    if any(mine.key not in rows for rows in by_key):
+    if isinstance(theirs, ComposedRow) and theirs.composition.refused:
         return both
+    mine = (ours, theirs)[side]
+    if isinstance(mine, ComposedRow):
+        return "a rule puts it together otherwise, and that with `shard` works only on the side that is whole"
+    lacking = next((path for (path, _), rows in zip(ranks, by_key, strict=True) if mine.key not in rows), None)
+    if lacking is not None:
+        return f"{lacking.parent.name} has no such value"
     parts = [Part(directory, rows[mine.key]) for (directory, _), rows in zip(ranks, by_key, strict=True)]
     try:
         row = composed_row(parts, how, (ours, theirs)[1 - side])
-    except CannotCompose:
-        return both
+    except CannotCompose as error:
+        return str(error)
     return RowPair(row, theirs) if side == 0 else RowPair(ours, row)

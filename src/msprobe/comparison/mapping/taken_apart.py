@@ -32,7 +32,7 @@ def taken_apart(fused: Sequence[Fused], sides: tuple[Side, Side], directory: Pat
     by_value: dict[tuple[object, ...], tuple[Row, Fused, How]] = {}
     for one in fused:
         for row in one.target.rows:
-            how = one.told[row.key][0] if row.key in one.told and row.role == "output" else None
+            how = one.told[row.key][0].how if row.key in one.told and row.role == "output" else None
             if how is not None and how.concat is not None and row.kind == "tensor" and one.target.parts.is_module:
                 by_value[_value(row)] = row, one, how
     backward = {one.target.name: one for one in fused if one.target.parts.direction == "backward"}
