@@ -49,28 +49,30 @@ class OperatorSpelling:
     """Puts the methods on `torch.Tensor` and takes them off again, leaving `torch.Tensor.__dict__` as it was."""
 
     def __init__(self, state: ThreadState) -> None:
+        self._state = state
         self._before: dict[str, Any] = {}
-        own = vars(torch.Tensor)
         self._methods: dict[str, Any] = {}
-        for name in _SPELLINGS.split():
-            original = own.get(name) or getattr(TensorBase, name, None)
-            if original is not None:
-                self._methods[name] = (_unary if name in _UNARY else _binary)(original, name, state)
 
     def on(self) -> None:
-        """Note spellings from now on."""
+        """Note spellings from now on, around the methods that stand there now: somebody may have put his own there since the last time."""
         own = vars(torch.Tensor)
-        for name, method in self._methods.items():
+        for name in _SPELLINGS.split():
+            original = own[name] if name in own else getattr(TensorBase, name, None)
+            if original is None:
+                continue
             if name in own:
-                self._before[name] = own[name]
+                self._before[name] = original
+            self._methods[name] = method = (_unary if name in _UNARY else _binary)(original, name, self._state)
             setattr(torch.Tensor, name, method)
 
     def off(self) -> None:
         """Restore the class."""
-        for name, method in self._methods.items():
-            if vars(torch.Tensor).get(name) is not method:
-                continue  # somebody else has put a method there since: leave it
-            if name in self._before:
-                setattr(torch.Tensor, name, self._before.pop(name))
-            else:
-                delattr(torch.Tensor, name)
+        while self._methods:
+            name, method = next(reversed(self._methods.items()))
+            if vars(torch.Tensor).get(name) is method:  # otherwise somebody else has put a method there since: leave it
+                if name in self._before:
+                    setattr(torch.Tensor, name, self._before[name])
+                else:
+                    delattr(torch.Tensor, name)
+            self._before.pop(name, None)
+            del self._methods[name]
