@@ -55,7 +55,9 @@ setup(
             [*sorted(glob("src/msprobe/format/csrc/*")), "src/msprobe/numerics/csrc/crc32.h"],
         ),
         extension("msprobe.recording._frames", "src/msprobe/recording/_frames.c", ["src/msprobe/recording/csrc/walk.h"]),
-        extension("msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h"]),
+        extension(
+            "msprobe.writer._entry", "src/msprobe/writer/_entry.c", ["src/msprobe/writer/csrc/entry.h", "src/msprobe/numerics/csrc/base.h"]
+        ),
         extension(
             "msprobe.writer._tensor_queue",
             "src/msprobe/writer/_tensor_queue.c",

@@ -363,6 +363,20 @@ def test_a_method_that_somebody_else_put_there_stays() -> None:
             torch.Tensor.__add__ = original  # type: ignore[method-assign]
 
 
+def test_a_method_that_was_put_there_after_the_debugger_was_made_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    spelling = OperatorSpelling(ThreadState())
+    original = torch.Tensor.__matmul__
+    twice = lambda self, other: original(self, other) * 2
+    monkeypatch.setattr(torch.Tensor, "__matmul__", twice)
+    plain = torch.ones(2, 2) @ torch.ones(2, 2)
+    spelling.on()
+    try:
+        assert torch.equal(torch.ones(2, 2) @ torch.ones(2, 2), plain)
+    finally:
+        spelling.off()
+    assert vars(torch.Tensor)["__matmul__"] is twice
+
+
 class Reflecting:
     def __radd__(self, other: Any) -> str:
         return "reflected"

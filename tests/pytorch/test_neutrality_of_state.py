@@ -23,6 +23,8 @@ from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 from torch.overrides import TorchFunctionMode
 
+from msprobe.pytorch.dump import common_case
+
 LEVELS = ("L0", "L1", "mix")
 TASKS = ("statistics", "tensor")
 
@@ -335,6 +337,37 @@ def test_a_function_mode_of_the_user_and_the_window_in_any_order(order: str, tmp
         assert Counting.count == 2 * expected, action
     debugger.step()
     assert changes(before, torch_state()) == []
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_a_function_mode_around_everything_sees_nothing_of_a_step(
+    level: str, in_c: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer to a read of a parameter's hooks does not keep ours there either."""
+
+    class Refusing(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(getattr(func, "__name__", ""))
+            if seen[-1] in ("__get__", "__set__"):
+                raise RuntimeError("no attributes in here")
+            return func(*args, **(kwargs or {}))
+
+    def run(debugger: Any) -> tuple[list[str], list[str]]:
+        start, stop, step = (getattr(debugger, name) if debugger else lambda *_: None for name in ("start", "stop", "step"))
+        model, x = nn.Sequential(nn.Linear(2, 2)), torch.ones(1, 2, requires_grad=True)
+        seen.clear()
+        with Refusing():
+            start(model)
+            model(x).sum().backward()
+            stop()
+            step()
+        return list(seen), [str(t._post_accumulate_grad_hooks or t._backward_hooks) for t in (*model.parameters(), x)]
+
+    if not in_c:
+        monkeypatch.setattr(common_case, "hot", None)
+    seen: list[str] = []
+    assert run(configured(tmp_path, level=level)) == run(None)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -218,6 +218,48 @@ def test_wrapper_subclasses_keep_their_structure(tmp_path: Path) -> None:
     assert "input 0" in step.errors and "input 1" in step.errors
 
 
+class Logging(torch.Tensor):
+    """Has its own memory."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        DISPATCHED.append(str(func))
+        return super().__torch_dispatch__(func, types, args, kwargs or {})
+
+
+class CountingWrapper(Wrapper):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        DISPATCHED.append(str(func))
+        unwrap = lambda v: v.inner if isinstance(v, Wrapper) else v
+        out = func(*map(unwrap, args), **{k: unwrap(v) for k, v in (kwargs or {}).items()})
+        return CountingWrapper(out) if isinstance(out, torch.Tensor) else out
+
+
+DISPATCHED: list[str] = []
+
+
+@pytest.mark.parametrize("summary_mode", ["statistics", "md5", "xor"])
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+@pytest.mark.parametrize("kind", [Logging, CountingWrapper])
+def test_what_subclasses_dispatch_is_what_they_dispatch_without_us(tmp_path: Path, kind: Any, task: str, summary_mode: str) -> None:
+    def train() -> list[str]:
+        make = (lambda t: t.as_subclass(kind)) if kind is Logging else kind
+        x, p = make(torch.ones(3, 3)), make(torch.arange(9.0).reshape(3, 3)).requires_grad_()
+        DISPATCHED.clear()
+        torch.relu(x @ p).sum().backward()
+        return list(DISPATCHED)
+
+    found: list[list[str]] = []
+    more = {"statistics": {"summary_mode": summary_mode}} if task == "statistics" else {}
+    step = record(tmp_path, lambda: found.append(train()), level="L1", task=task, **more)
+    assert found == [train()]
+    (record_of_x, record_of_p) = step.data["Tensor.__matmul__.0.forward"]["input_args"]
+    assert record_of_x["shape"] == record_of_p["shape"] == [3, 3]
+    if kind is Logging and summary_mode == "statistics":
+        assert statistics(record_of_p)[:3] == (8.0, 0.0, 4.0)
+
+
 def test_wrapper_subclasses_compute_and_train(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))
     x = Wrapper(torch.ones(2, 3, requires_grad=True))

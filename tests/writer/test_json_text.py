@@ -57,6 +57,22 @@ def test_documents() -> None:
         assert json_text.document(value, none) == json.dumps(value, indent=1)
 
 
+def test_subnormal_numbers_where_the_user_has_them_flushed() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("msprobe.writer._entry", exc_type=ImportError)
+    tiny = np.array([5e-324])
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU cannot flush subnormal numbers")
+    try:
+        texts = [json_text.members({"a": [tiny.item(), math.inf, None]}, depth, none) for depth in (1, 2)]
+        texts.append(json_text.document([tiny.item(), math.nan], none).encode())
+        still_flushed = (torch.tensor(tiny) * 1).tolist()
+    finally:
+        torch.set_flush_denormal(False)
+    assert all(b"5e-324" in text for text in texts), texts
+    assert still_flushed == [0.0]
+
+
 def test_numbers_outside_json() -> None:
     text = json_text.members({"x": [math.nan, math.inf, -math.inf, -0.0, 2**70, 5e-324, 0.1]}, 1, none)
     assert text == b'\n "x": [\n  NaN,\n  Infinity,\n  -Infinity,\n  -0.0,\n  1180591620717411303424,\n  5e-324,\n  0.1\n ]'

@@ -335,6 +335,16 @@ def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def dispatches_itself(kind: type) -> bool:
+    """Whether a class of tensors has a `__torch_dispatch__` that is not torch's own."""
+    owner = next((base for base in kind.__mro__ if "__torch_dispatch__" in vars(base)), torch.Tensor)
+    return not owner.__module__.startswith("torch.") and owner is not torch.Tensor
+
+
+NoTorchDispatch = torch._C._DisableTorchDispatch
+"""While one is alive in a `with`, no `__torch_dispatch__` is called, so operations act on the memory that a tensor has itself."""
+
+
 # --- torch.compile: see compile_internals.py ------------------------------------------------------------------------------------------
 is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "../numerics/csrc/base.h"
 #include "csrc/entry.h"
 
 static PyObject *no_text, *no_key;
@@ -132,7 +133,23 @@ static PyObject *encode(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(unflushed_doc, "unflushed(function, args, kwargs, /)\n--\n\n"
+"What the function gives, with subnormal numbers as they are: whoever makes digits of one where the user has them flushed gets 0.0.");
+
+static PyObject *unflushed(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *function, *positional, *named;
+    if (!PyArg_ParseTuple(args, "OO!O!", &function, &PyTuple_Type, &positional, &PyDict_Type, &named)) return NULL;
+    FpEnv env;
+    fp_enter(&env);
+    PyObject *result = PyObject_Call(function, positional, named);
+    fp_leave(&env);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"unflushed", unflushed, METH_VARARGS, unflushed_doc},
     {"encode_entries", encode, METH_VARARGS, encode_doc},
     {NULL, NULL, 0, NULL},
 };

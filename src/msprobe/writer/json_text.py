@@ -26,11 +26,17 @@ _TAIL = {1: len("\n}"), 2: len("\n  }\n}")}
 _FAST = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _orjson = orjson.dumps
 
+_INDENTED: dict[int, dict[str, Any]] = {n: {"indent": n, "ensure_ascii": True, "escape_forward_slashes": False} for n in (1, 2)}
+
 _encode: Callable[..., None] | None = None
 try:
     from msprobe.writer._entry import encode_entries as _encode
+    from msprobe.writer._entry import unflushed as _unflushed
 except ImportError:  # no compiler when msprobe was installed
-    pass
+
+    def _unflushed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        return function(*args, **kwargs)
+
 
 Problem = Callable[[str], None]
 
@@ -83,7 +89,7 @@ def parse(text: str) -> Any:
 
 
 def _fast(value: Any, indent: int) -> str:
-    text: str = ujson.dumps(value, indent=indent, ensure_ascii=True, escape_forward_slashes=False)
+    text: str = _unflushed(ujson.dumps, (value,), _INDENTED[indent])
     return text.replace("\x7f", "\\u007f")  # json escapes this one too
 
 

@@ -12,6 +12,8 @@
 
 #include "csrc/hooked_modules.h"
 
+#include "csrc/operator_methods.h"
+
 PyDoc_STRVAR(set_up_doc, "set_up(no_torch_function, mode_depth, graph_task, sequence_number, grad_enabled, tensor_classes,"
 " side_class, api_call_class, backward_of, contain, declined, anchor_class, safe_file_name, dtypes_of_files, not_kept, /)\n--\n\nWhat is needed of Python and torch; once, before anything else.");
 
@@ -38,6 +40,7 @@ static PyMethodDef methods[] = {
     API_CALLS_METHODS
     MODULE_CALLS_METHODS
     HOOKED_MODULES_METHODS
+    OPERATOR_METHODS_METHODS
     {NULL, NULL, 0, NULL},
 };
 
@@ -62,7 +65,7 @@ static int exec_module(PyObject *module)
 {
     if (!find_others()) return -1;
     if (!make_names() || !keeping_init() || !walk_init() || !gradient_calls_init(module) || !parameter_gradients_init(module)) return -1;
-    return api_calls_init(module) && module_calls_init(module) && hooked_modules_init() ? 0 : -1;
+    return api_calls_init(module) && module_calls_init(module) && hooked_modules_init() && operator_methods_init() ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

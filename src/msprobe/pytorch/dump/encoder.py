@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from msprobe import numerics
 from msprobe.contain import let_through
 from msprobe.format.unread import LEFT_OUT, Note
-from msprobe.pytorch.dump import summaries, unusual
+from msprobe.pytorch.dump import containers, summaries, unusual
 from msprobe.pytorch.dump.distributed.operations import is_operation, operation_record
-from msprobe.pytorch.dump.plain_values import plain_record
+from msprobe.pytorch.dump.plain_values import class_name, plain_record
 from msprobe.pytorch.dump.summaries import Holds
 from msprobe.recording.plain_values import PLAIN
 
@@ -29,33 +28,14 @@ _WIDE = 1 << 4096
 """Integers beyond it are recorded as text."""
 _describe = numerics.describe
 _describe_each, _describe_items = numerics.describe_each, numerics.describe_items
-_NAME_OF_CLASS = type.__dict__["__name__"].__get__
-_PLAIN_CONTAINERS = (list, tuple, dict)
 _VOWELS = tuple("AEIOUaeiou")
 _CLASSES = _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
-
-
-def class_name(kind: type) -> str:
-    """The name of a class, whatever its metaclass makes of being asked."""
-    return str(_NAME_OF_CLASS(kind))
 
 
 def with_article(kind: type) -> str:
     """`a DynamicCache`, `an Engine`."""
     name = class_name(kind)
     return f"{'an' if name[:1] in _VOWELS else 'a'} {name}"
-
-
-def _items(value: Any, kind: type, items: Iterable[Any]) -> Iterable[Any]:
-    """What is in a container; of a user's own class no more than it says it holds, which may have no end."""
-    if kind in _PLAIN_CONTAINERS:
-        return items
-    try:
-        most = len(value)
-    except Exception as error:
-        let_through(error)
-        most = _MAX_CONTAINERS
-    return islice(items, most)
 
 
 class Side:
@@ -157,7 +137,9 @@ class Encoder:
         if kind is NoResult:
             return [self.no_result(value, side)]
         if kind is not _Tensor and issubclass(kind, tuple):
-            return [self.value(value, ("0",), side)] if hasattr(kind, "_fields") else self.positional(value, side)
+            if hasattr(kind, "_fields"):
+                return [self.value(value, ("0",), side)]
+            return self.positional(containers.spread(value, kind), side)
         return self.positional((value,), side)
 
     def value(self, value: Any, path: Path, side: Side) -> Record:
@@ -282,7 +264,7 @@ class Encoder:
         record = plain_record(value, kind)
         if record is not None:
             return record
-        if not (issubclass(kind, list | tuple | Mapping) or dataclasses.is_dataclass(kind)):
+        if not (issubclass(kind, list | tuple) or containers.is_mapping(kind) or dataclasses.is_dataclass(kind)):
             return self._no_record(kind, path, side)
         identity = id(value)
         if side.open is None:
@@ -302,28 +284,32 @@ class Encoder:
             side.open.discard(identity)
 
     def _container(self, value: Any, kind: type, path: Path, side: Side) -> Record:
-        if issubclass(kind, Mapping):
+        if containers.is_mapping(kind):
+            items = containers.items(value, kind)
+            if items is None:
+                return self._no_record(kind, path, side)
             records: dict[str, Record] = {}
-            for key, item in _items(value, kind, value.items()):
+            for key, item in items:
                 # The text of a tensor is its values: no two runs would have a key in common.
                 text = f"{class_name(type(key))}#{len(records)}" if issubclass(type(key), _Tensor) else str(key)
                 if text in records:  # 1 and "1"
                     text = f"{text}#{class_name(type(key))}{len(records)}"
                 records[text] = self.value(item, (*path, text), side)
             return records
-        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-            return {k: self.value(v, (*path, k), side) for k, v in zip(kind._fields, value, strict=False)}
-        if issubclass(kind, list | tuple):
-            return [self.value(v, (*path, str(i)), side) for i, v in enumerate(_items(value, kind, value))]
-        return {f.name: self._field(value, f.name, path, side) for f in dataclasses.fields(value)}
+        if issubclass(kind, list):
+            return [self.value(v, (*path, str(i)), side) for i, v in enumerate(containers.elements(value, kind))]
+        if issubclass(kind, tuple):
+            spread = containers.spread(value, kind)
+            if hasattr(kind, "_fields"):
+                return {k: self.value(v, (*path, k), side) for k, v in zip(kind._fields, spread, strict=False)}
+            return [self.value(v, (*path, str(i)), side) for i, v in enumerate(spread)]
+        return {name: self._field(value, kind, name, path, side) for name in containers.field_names(kind)}
 
-    def _field(self, value: Any, name: str, path: Path, side: Side) -> Record:
+    def _field(self, value: Any, kind: type, name: str, path: Path, side: Side) -> Record:
         try:
-            item = getattr(value, name, None)
-        except Exception as error:
-            let_through(error)
-            self._report(side.entry, f"{side.role} {'.'.join(path)}: field {name} could not be read: {class_name(type(error))}")
-            return self.unread((*path, name), side, f"a field that could not be read ({class_name(type(error))})")
+            item = containers.field(value, kind, name)
+        except containers.RunsCode:
+            return self.unread((*path, name), side, "a field that is a property")
         return self.value(item, (*path, name), side)
 
     def _array(self, array: np.ndarray[Any, Any], path: Path, side: Side) -> Record:

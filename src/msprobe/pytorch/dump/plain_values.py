@@ -5,9 +5,11 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+import numpy as np
 import torch
 
 from msprobe.contain import let_through
+from msprobe.pytorch.torch_internals import NoTorchFunction, no_dispatch_modes
 from msprobe.recording.plain_values import plain_record as recorded_everywhere
 
 _MEMORY_FORMATS = {
@@ -16,6 +18,15 @@ _MEMORY_FORMATS = {
     torch.channels_last_3d: "channels_last_3d",
     torch.preserve_format: "preserve_format",
 }
+
+_AS_INTEGERS = frozenset([float, str, torch.Tensor, *(np.dtype(code).type for code in "bhilqBHILQ")])
+"""Classes of which `int` makes a number without code of the user's."""
+_NAME_OF_CLASS = type.__dict__["__name__"].__get__
+
+
+def class_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass makes of being asked."""
+    return str(_NAME_OF_CLASS(kind))
 
 
 def plain_record(value: Any, kind: type) -> dict[str, Any] | None:
@@ -45,12 +56,18 @@ def plain_record(value: Any, kind: type) -> dict[str, Any] | None:
     return None
 
 
-def _bound(value: Any) -> int | None:
-    """A bound of a slice as an integer, None where it is none."""
+def _bound(value: Any) -> int | str | None:
+    """A bound of a slice as an integer, None where it is none; of an object whose own code would have to say which, its class."""
     if value is None:
         return None
+    kind = type(value)
+    if issubclass(kind, int):
+        return int.__index__(value)
+    if kind not in _AS_INTEGERS:
+        return class_name(kind)
     try:
-        return int(value)
+        with NoTorchFunction(), torch.no_grad(), no_dispatch_modes():
+            return int(value)
     except Exception as caught:
         let_through(caught)
         return None

@@ -20,6 +20,7 @@ from msprobe.pytorch.dump.ended_step import EndedStep
 from msprobe.pytorch.dump.forgotten_step import ForgottenStep
 from msprobe.pytorch.dump.kinds_of_step import make_encoder, writer_class
 from msprobe.pytorch.dump.tensor_saver import TensorSaver
+from msprobe.pytorch.torch_internals import NoTorchFunction
 from msprobe.recording.place import Place
 from msprobe.recording.selection import Selection
 from msprobe.recording.step import remove_tensor_files
@@ -134,11 +135,12 @@ class StepRecord(StepOfCalls):
             late: calls of earlier steps whose backward pass came too late, not yet told.
         """
         began = time.perf_counter()
-        self.whatever_happens(self.observers.close)
-        self.whatever_happens(self.parameter_gradients.close)
-        for finish, _ in self.failed.values():
-            self.whatever_happens(finish)
-        self.whatever_happens(self.encoder.settle)
+        with NoTorchFunction():  # a function mode of the user's sees nothing of it, and cannot keep it from happening
+            self.whatever_happens(self.observers.close)
+            self.whatever_happens(self.parameter_gradients.close)
+            for finish, _ in self.failed.values():
+                self.whatever_happens(finish)
+            self.whatever_happens(self.encoder.settle)
         if self.config.task == "structure":
             self.tally.tensors = 0  # gradients of parameters were counted as they came
         self.tally.spent += self.observers.spent

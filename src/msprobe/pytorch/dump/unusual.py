@@ -156,7 +156,7 @@ def _is_cut_short(tensor: torch.Tensor) -> bool:
 
 def _plain_and_readable(tensor: torch.Tensor, record: dict[str, Any]) -> tuple[torch.Tensor | None, torch.Tensor]:
     """A tensor to save and a strided tensor to take statistics from."""
-    tensor = tensor.detach()
+    tensor = _own_memory(tensor) if _is_foreign(tensor) else tensor.detach()
     if type(tensor).__name__ == "AsyncCollectiveTensor":  # the result of a collective that may still be running
         tensor = torch_internals.finished_collective(tensor)
     if hasattr(tensor, "_local_tensor"):  # DTensor: what this rank holds
@@ -176,12 +176,28 @@ def _plain_and_readable(tensor: torch.Tensor, record: dict[str, Any]) -> tuple[t
     if tensor.is_quantized:
         return tensor, tensor.dequantize()
     if type(tensor) is not torch.Tensor:
-        if tensor.numel() and not tensor.data_ptr():
-            raise ValueError("this tensor class keeps no memory of its own")
+        _check_memory(tensor)
         tensor = tensor.as_subclass(torch.Tensor)
     if torch_internals.is_zero_tensor(tensor) or tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg().clone()
     return tensor, tensor
+
+
+def _is_foreign(tensor: torch.Tensor) -> bool:
+    """Whether operations on a strided tensor would run code of a class that is not torch's."""
+    return torch_internals.dispatches_itself(type(tensor)) and tensor.layout == torch.strided and not hasattr(tensor, "_local_tensor")
+
+
+def _own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor of a foreign class, as a plain tensor: none of its code runs."""
+    _check_memory(tensor)
+    with torch_internals.NoTorchDispatch():
+        return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _check_memory(tensor: torch.Tensor) -> None:
+    if tensor.numel() and not tensor.data_ptr():
+        raise ValueError("this tensor class keeps no memory of its own")
 
 
 def _statistics(tensor: torch.Tensor) -> Statistics:

@@ -121,7 +121,8 @@ class Window:
         """Gradients that are reduced over the ranks are recorded once more; the observers stay until the step ends."""
         step = self._recorder.step
         if step is not None and step.selection.sides.backward and step.parameter_gradients.reduced is None:
-            step.parameter_gradients.reduced = ReducedGradients(all_modules(model), step.parameter_gradients, step.report)
+            with torch_internals.NoTorchFunction():
+                step.parameter_gradients.reduced = ReducedGradients(all_modules(model), step.parameter_gradients, step.report)
 
     def _tell_replicas(self, model: object) -> None:
         """DataParallel on several devices calls copies that it makes anew every time."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from msprobe.config import Config
-from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side, class_name
+from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
+from msprobe.pytorch.dump.plain_values import class_name
 from msprobe.pytorch.dump.staging import HoldingWriter, StagedEncoder, Staging
 from msprobe.pytorch.dump.summaries import OF_MODE
 from msprobe.pytorch.dump.tensor_saver import TensorSaver

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from msprobe.contain import let_through
+from msprobe.pytorch.dump import containers
 from msprobe.pytorch.dump.encoder import Encoder, Record, Side
 
 _MAX_CONTAINERS = 10_000
@@ -66,7 +67,8 @@ class IgnoringEncoder:
     def output(self, value: Any, side: Side) -> list[Record]:
         """Records of a result: a tuple is spread, everything else is one element."""
         ignored = self._ignored
-        spread = value if issubclass(type(value), tuple) and not hasattr(type(value), "_fields") else (value,)
+        kind = type(value)
+        spread = containers.spread(value, kind) if issubclass(kind, tuple) and not hasattr(kind, "_fields") else (value,)
         return self._some(spread, side, ignored.all_outputs, ignored.outputs)
 
     def _some(self, values: tuple[Any, ...], side: Side, every: bool, positions: frozenset[int]) -> list[Record]:
@@ -85,6 +87,13 @@ def _note_leaves(value: Any, side: Side) -> None:
     _walk(value, side, set(), 0)
 
 
+def _field(value: Any, kind: type, name: str) -> Any:
+    try:
+        return containers.field(value, kind, name)
+    except containers.RunsCode:
+        return None
+
+
 def _walk(value: Any, side: Side, seen: set[int], depth: int) -> None:
     try:
         kind = type(value)
@@ -94,12 +103,14 @@ def _walk(value: Any, side: Side, seen: set[int], depth: int) -> None:
             return
         if depth > _MAX_DEPTH or len(seen) > _MAX_CONTAINERS or id(value) in seen:
             return
-        if issubclass(kind, Mapping):
-            items = list(value.values())
-        elif issubclass(kind, list | tuple):
-            items = list(value)
+        if containers.is_mapping(kind):
+            items = [item for _, item in containers.items(value, kind) or ()]
+        elif issubclass(kind, list):
+            items = list(containers.elements(value, kind))
+        elif issubclass(kind, tuple):
+            items = list(containers.spread(value, kind))
         elif dataclasses.is_dataclass(kind):
-            items = [getattr(value, one.name, None) for one in dataclasses.fields(value)]
+            items = [item for item in (_field(value, kind, name) for name in containers.field_names(kind)) if item is not None]
         else:
             return
         seen.add(id(value))
