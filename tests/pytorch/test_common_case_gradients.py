@@ -274,6 +274,24 @@ def shared_parameters(debugger: PrecisionDebugger) -> None:
             (other(torch.ones(2)).sum() + one(torch.ones(2)).sum()).backward()
 
 
+def gradients_taken_away(debugger: PrecisionDebugger) -> None:
+    """By hooks that run after ours, and before it."""
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    def take(parameter: torch.Tensor) -> None:
+        parameter.grad = None
+
+    handles = [parameter.register_post_accumulate_grad_hook(take) for parameter in model.parameters()]
+    for early in (False, True):
+        with recording(debugger, *model):
+            loss = model(torch.ones(1, 2)).sum()
+            hooks = model[0].weight._post_accumulate_grad_hooks
+            if early and "msprobe" in hooks:
+                hooks["msprobe"] = hooks.pop("msprobe")
+            loss.backward()
+    assert len(handles) == 2
+
+
 PROGRAMS: tuple[Program, ...] = (
     several_passes,
     hooks_that_raise,
@@ -288,6 +306,7 @@ PROGRAMS: tuple[Program, ...] = (
     one_weight_under_autocast,
     other_threads,
     shared_parameters,
+    gradients_taken_away,
 )
 
 

@@ -269,11 +269,15 @@ def put_pre_hook(module: torch.nn.Module, key: str, hook: Callable[..., Any]) ->
 
 
 def put_gradient_hook(parameter: torch.Tensor, key: str, hook: Callable[[torch.Tensor], None]) -> None:
-    """What `register_post_accumulate_grad_hook` does, without a handle."""
+    """What `register_post_accumulate_grad_hook` does, without a handle and before all others: an optimizer may step in one of those."""
     hooks = parameter._post_accumulate_grad_hooks
     if hooks is None:
         hooks = parameter._post_accumulate_grad_hooks = OrderedDict()
+    others = [other for other in dict.keys(hooks) if other != key]
     hooks[key] = hook
+    # Torch goes by the order of insertion, which `move_to_end` does not change. Nothing of Python runs inside `any`, so no interruption and
+    # no other thread sees the dictionary without one of them.
+    any(map(hooks.__setitem__, others, map(hooks.pop, others)))
 
 
 def take_gradient_hook(parameter: torch.Tensor, key: str, untouched: bool) -> None:
