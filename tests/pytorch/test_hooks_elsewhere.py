@@ -1,4 +1,4 @@
-"""Hooks where others put them, too: dictionaries that modules share."""
+"""Hooks where others put them, too: dictionaries that modules share, and modules that others move them to."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 import torch
 from capturing import configured, record
 from torch import nn
+from torch.ao.quantization import fuse_modules
 
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.module_dump import hooks
 
 both = pytest.mark.parametrize("path", [{}, {"list": ["Module"]}], ids=["c", "python"])
 
@@ -62,3 +64,32 @@ def test_a_shallow_copy_that_comes_and_goes(tmp_path: Path) -> None:
         else:
             del model[1]
     assert counts == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("way", ["c", "python"])
+def test_hooks_that_a_fusion_has_moved_are_taken_off(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "python":
+        monkeypatch.setattr(hooks, "take_from_each", hooks.take_in_python)
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Tanh()).eval()
+    users = model[2].register_forward_hook(lambda *_: None)
+    debugger = configured(tmp_path, level="L0")
+    debugger.start(model)
+    originals = list(model)
+    model(torch.ones(1, 2))
+    fuse_modules(model, [["0", "1"]], inplace=True)
+    model(torch.ones(1, 2))
+    assert hooks_on(*model[0].modules())
+    debugger.stop()
+    assert [hook for hook in hooks_on(*model.modules(), *originals) if hook[0] != users.id] == []
+    debugger.step()
+    assert list(model[2]._forward_hooks) == [users.id]
+
+
+@pytest.mark.parametrize("take", [hooks.take_from_each, hooks.take_in_python])
+def test_hooks_are_only_looked_for_where_one_is_missing(take: Any) -> None:
+    modules = [nn.Tanh(), nn.ReLU()]
+    for module in modules:
+        torch_internals.put_module_hooks(module, "ours", print, print)
+    assert take(modules, torch_internals.MODULE_HOOKS, "ours") is True
+    assert take(modules, torch_internals.MODULE_HOOKS, "ours") is False
+    assert hooks_on(*modules) == []

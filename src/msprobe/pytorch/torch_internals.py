@@ -233,6 +233,11 @@ MODULE_HOOKS = (
     "_forward_hooks_always_called",
 )
 """Dictionaries of a module."""
+HOOKS_OF_A_KIND = (
+    ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+    ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+)
+"""The same: those that hold hooks, each followed by those that say more of them under the same keys."""
 
 
 def values_of_hooks(before: Callable[..., None], after: Callable[..., None]) -> tuple[Any, ...]:

@@ -153,15 +153,17 @@ def put_in_python(owners: list[Any], names: tuple[str, ...], key: Any, values: l
             getattr(owner, name)[key] = value
 
 
-def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> None:
-    """Take such an item out; nothing happens where there is none. What is interrupted may be done again."""
+def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> bool:
+    """Take such an item out, and say whether it was everywhere; nothing happens where there is none. What is interrupted may be done again."""
+    everywhere = True
     for owner in owners:
         for name in names:
-            getattr(owner, name).pop(key, None)
+            everywhere &= getattr(owner, name).pop(key, None) is not None
+    return everywhere
 
 
 put_in_each: Callable[[list[Any], tuple[str, ...], Any, list[tuple[Any, ...]]], None] = put_in_python
-take_from_each: Callable[[list[Any], tuple[str, ...], Any], None] = take_in_python
+take_from_each: Callable[[list[Any], tuple[str, ...], Any], bool] = take_in_python
 try:
     from msprobe.pytorch.dump import _hot
 
@@ -188,10 +190,12 @@ class ModuleHooks:
         self._modules: list[torch.nn.Module] = []
         self._own: list[tuple[torch.nn.Module, str]] = []
         """Modules whose hooks stand under keys of their own."""
+        self._model: object = ()
 
     def register(self, model: object) -> list[torch.nn.Module]:
         """Hook everything inside the model or models; gives every module, the models themselves included."""
         shape, everything = shape_and_modules(model)
+        self._model = model
         plan = self._plan
         named = plan.of(model, shape, self._before, self._after)
         self._modules = [module for _, module, _, _ in named]
@@ -217,6 +221,7 @@ class ModuleHooks:
                 continue
             hooked.append(module)
             values.append(torch_internals.values_of_hooks(before, after))
+        self._modules = hooked
         put_in_each(hooked, torch_internals.MODULE_HOOKS, _KEY, values)
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
@@ -226,8 +231,10 @@ class ModuleHooks:
     def remove(self) -> None:
         """Take all hooks off."""
         if self._modules:
-            take_from_each(self._modules, torch_internals.MODULE_HOOKS, _KEY)
+            if not take_from_each(self._modules, torch_internals.MODULE_HOOKS, _KEY):
+                self._take_moved()
             self._modules.clear()
+        self._model = ()
         while self._own:
             torch_internals.take_module_hooks(*self._own[-1])
             self._own.pop()
@@ -235,6 +242,17 @@ class ModuleHooks:
             self._handles[-1].remove()
             self._handles.pop()
         self._by_id.clear()
+
+    def _take_moved(self) -> None:
+        """Hooks that somebody has put under other keys, or on other modules (`fuse_modules`), are taken off there."""
+        for module in (*self._modules, *shape_and_modules(self._model)[1]):
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
+            for kind in torch_internals.HOOKS_OF_A_KIND:
+                hooks = getattr(module, kind[0])
+                for key in [key for key, hook in hooks.items() if isinstance(hook, _Hook)]:
+                    for name in kind:
+                        getattr(module, name).pop(key, None)
 
     def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         known = self._by_id.get(id(module))
