@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from msprobe.pytorch import PrecisionDebugger, torch_internals
-from msprobe.pytorch.dump import call_gradients, common_case, common_gradients, graph_call, step_record
+from msprobe.pytorch.dump import call_gradients, common_case, common_gradients, graph_pass, step_record
 from msprobe.writer import flush_all
 from msprobe.writer.appended_lines import AppendedLines
 
@@ -273,6 +273,48 @@ def shared_parameters(debugger: PrecisionDebugger) -> None:
             (other(torch.ones(2)).sum() + one(torch.ones(2)).sum()).backward()
 
 
+def gradients_taken_away(debugger: PrecisionDebugger) -> None:
+    """By hooks that run after ours, and before it."""
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    def take(parameter: torch.Tensor) -> None:
+        parameter.grad = None
+
+    handles = [parameter.register_post_accumulate_grad_hook(take) for parameter in model.parameters()]
+    for early in (False, True):
+        with recording(debugger, *model):
+            loss = model(torch.ones(1, 2)).sum()
+            hooks = model[0].weight._post_accumulate_grad_hooks
+            if early and "msprobe" in hooks:
+                hooks["msprobe"] = hooks.pop("msprobe")
+            loss.backward()
+    assert len(handles) == 2
+
+
+def passes_inside_of_others(debugger: PrecisionDebugger) -> None:
+    """A hook begins a pass, in which it begins another, which an error ends."""
+    x, depth = torch.ones(3, requires_grad=True), []
+
+    def hook(_: torch.Tensor) -> None:
+        depth.append(1)
+        if len(depth) == 3:
+            raise ValueError("mine")
+        if len(depth) < 3:
+            with contextlib.suppress(ValueError):
+                torch.autograd.grad(between[0], x, torch.ones(3), retain_graph=True)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        between[:] = [x * 2]
+        between[0].register_hook(hook)
+        return between[0].sin() * x
+
+    between: list[torch.Tensor] = []
+    module = Module(forward)
+    with recording(debugger, module):
+        module(x).sum().backward(retain_graph=True)
+        module(x).sum().backward()
+
+
 PROGRAMS: tuple[Program, ...] = (
     several_passes,
     hooks_that_raise,
@@ -287,6 +329,8 @@ PROGRAMS: tuple[Program, ...] = (
     one_weight_under_autocast,
     other_threads,
     shared_parameters,
+    gradients_taken_away,
+    passes_inside_of_others,
 )
 
 
@@ -309,8 +353,8 @@ def test_an_error_in_what_is_rare_is_told_alike(helper: str, tmp_path: Path, mon
         outputs_made_of_outputs(debugger)
         one_weight_under_autocast(debugger)
 
-    helpers = [call_gradients.total, graph_call.part_from_outside, graph_call.in_dtype]
-    for room in (call_gradients, graph_call):
+    helpers = [call_gradients.total, graph_pass.part_from_outside, graph_pass.in_dtype]
+    for room in (call_gradients, graph_pass):
         if hasattr(room, helper):
             monkeypatch.setattr(room, helper, fail)
     common_case.hot.set_helpers(*(fail if function.__name__ == helper else function for function in helpers), OrderedDict, lambda: 1)

@@ -33,6 +33,7 @@ from msprobe.pytorch.dump import (
     ended_step,
     gradients,
     graph_call,
+    graph_pass,
     graph_walk,
     module_recorder,
     parameter_gradients,
@@ -67,7 +68,7 @@ from msprobe.writer.flusher import flusher
 from msprobe.writer.native_pool import NativePool
 
 ROOMS: list[ModuleType] = [
-    *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_walk, place),
+    *(debugger_room, process, selecting, backward_window, encoder, gradients, call_gradients, graph_call, graph_pass, graph_walk, place),
     *(
         parameter_gradients,
         plain_values,

@@ -233,6 +233,11 @@ MODULE_HOOKS = (
     "_forward_hooks_always_called",
 )
 """Dictionaries of a module."""
+HOOKS_OF_A_KIND = (
+    ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+    ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+)
+"""The same: those that hold hooks, each followed by those that say more of them under the same keys."""
 
 
 def values_of_hooks(before: Callable[..., None], after: Callable[..., None]) -> tuple[Any, ...]:
@@ -269,11 +274,15 @@ def put_pre_hook(module: torch.nn.Module, key: str, hook: Callable[..., Any]) ->
 
 
 def put_gradient_hook(parameter: torch.Tensor, key: str, hook: Callable[[torch.Tensor], None]) -> None:
-    """What `register_post_accumulate_grad_hook` does, without a handle."""
+    """What `register_post_accumulate_grad_hook` does, without a handle and before all others: an optimizer may step in one of those."""
     hooks = parameter._post_accumulate_grad_hooks
     if hooks is None:
         hooks = parameter._post_accumulate_grad_hooks = OrderedDict()
+    others = [other for other in dict.keys(hooks) if other != key]
     hooks[key] = hook
+    # Torch goes by the order of insertion, which `move_to_end` does not change. Nothing of Python runs inside `any`, so no interruption and
+    # no other thread sees the dictionary without one of them.
+    any(map(hooks.__setitem__, others, map(hooks.pop, others)))
 
 
 def take_gradient_hook(parameter: torch.Tensor, key: str, untouched: bool) -> None:

@@ -31,9 +31,14 @@ class Call:
         self.passes = 0
         self.told_late = False
 
-    def entry_name(self) -> str:
-        """The name of the running pass: a second one over the same graph gets `.pass1`."""
-        return self.name if self.passes == 1 else f"{self.name}.pass{self.passes - 1}"
+    def begin_pass(self) -> int:
+        """The number of a pass that begins, from 1."""
+        number = self.passes = self.passes + 1  # no other thread comes between
+        return number
+
+    def entry_name(self, number: int) -> str:
+        """The name of a pass: a second one over the same graph gets `.pass1`."""
+        return self.name if number == 1 else f"{self.name}.pass{number - 1}"
 
     def is_late(self) -> bool:
         """Whether the step has ended; told once for each call."""
@@ -44,8 +49,8 @@ class Call:
             self.observers.late(self.name)
         return True
 
-    def write(self, name: str, received: list[Any], passed_on: list[Any], tensors: int, done: bool = True) -> Any:
-        """Put the entry into the dump; gives its handle."""
+    def write(self, number: int, name: str, received: list[Any], passed_on: list[Any], tensors: int, done: bool = True) -> Any:
+        """Put the entry of a pass into the dump; gives its handle."""
         observers = self.observers
         data: dict[str, Any] = {}
         if observers.keep_input:
@@ -53,8 +58,8 @@ class Call:
         if observers.keep_output:
             data["output"] = passed_on
         parent = self.parent
-        if parent is not None and self.passes > 1:
-            parent = f"{parent}.pass{self.passes - 1}"
+        if parent is not None and number > 1:
+            parent = f"{parent}.pass{number - 1}"
         return observers.sink.add(name, parent, data, tensors, done)
 
     def failed(self, error: Exception) -> None:
@@ -95,16 +100,16 @@ class OneNodeCall(Call):
             if observers.closed and self.is_late():
                 return
             began = perf_counter()
-            self.passes += 1
+            number = self.begin_pass()
             observers.task = _graph_task()
-            name = self.name if self.passes == 1 else self.entry_name()
+            name = self.entry_name(number)
             if observers.takes_all or observers.sink.wants(name, self.parent):
                 with _NoTorchFunction():
                     encode = observers.encoder.gradient
                     side = Side(name, "input", observers.saving and observers.sink.saves(name))
                     received: list[Any] = [None] * self.outputs
-                    for slot, number in self.numbers:
-                        gradient = grad_outputs[number]
+                    for slot, place in self.numbers:
+                        gradient = grad_outputs[place]
                         if gradient is not None:
                             received[slot] = encode(gradient, slot, side)
                     side.role = "output"
@@ -114,7 +119,7 @@ class OneNodeCall(Call):
                         if gradient is not None:
                             for slot in slots:
                                 passed_on[slot] = encode(gradient, slot, side)
-                    self.write(name, received, passed_on, side.tensors)
+                    self.write(number, name, received, passed_on, side.tensors)
             observers.spent += perf_counter() - began
         except Exception as error:
             let_through(error)

@@ -9,7 +9,7 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.call_gradients import total
 from msprobe.pytorch.dump.common_case import hot
 from msprobe.pytorch.dump.gradients import GradientObservers
-from msprobe.pytorch.dump.graph_call import in_dtype, part_from_outside
+from msprobe.pytorch.dump.graph_pass import in_dtype, part_from_outside
 from msprobe.pytorch.dump.parameter_gradients import ParameterGradients
 
 Classes = tuple[type[GradientObservers], type[ParameterGradients]]

@@ -13,6 +13,7 @@ from msprobe.pytorch.dump.encoder import Side
 from msprobe.pytorch.dump.gradients import GradientObservers
 
 _KEY = "msprobe"
+_GONE = "a gradient that was taken away before it could be read"
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
 
@@ -127,10 +128,19 @@ class ParameterGradients:
                     continue
             side = Side(entry.name, "", observers.saving and sink.saves(entry.name))
             data = entry.data
-            data[name] = [None if gradient is None else observers.encoder.gradient(gradient, name, side)]
-            sink.count(1)
+            if gradient is None:
+                data[name] = [None]
+                self._tell_gone(entry.name, name)
+            else:
+                data[name] = [observers.encoder.gradient(gradient, name, side)]
+                sink.count(1)
             if len(data) == owner.expected:
                 self._finish(owner, number)
+
+    def _tell_gone(self, entry: str, name: str) -> None:
+        """A gradient has come, and somebody took it away before we could look."""
+        self._observers.report(entry, f"parameters_grad {name}: {_GONE}")
+        self._observers.encoder.unread((name,), Side(entry, "", False), _GONE)
 
     def _begin(self, owner: _Owner, number: int) -> Any:
         """Put an entry into the dump; None where it is not wanted."""

@@ -10,6 +10,18 @@ typedef struct {
     int count;
 } Sum;
 
+/* One backward pass of a call that is several nodes: the twin of `GraphPass` in graph_pass.py. It is freed with its call, and used again when
+   its entry is final, so that another thread may still hold it. */
+typedef struct Pass {
+    struct Pass *next;
+    int used; /* its entry is not final yet */
+    long long task;
+    int number, left, inputs_left;
+    long tensors;
+    PyObject *entry, *received, *passed_on; /* NULL: none yet */
+    Sum *sums;                              /* one for each target, then one for each inner edge; NULL where nothing was ever summed */
+} Pass;
+
 /* Held by the observers on its nodes; it holds no node itself, or the graph would never be freed. */
 typedef struct {
     PyObject_HEAD
@@ -22,21 +34,17 @@ typedef struct {
     /* The plan, in one piece of memory; see Trace for what is in the rows. `through`: NULL where no output is an input itself. */
     int *slot_first, *slots, *out_first, *outs, *in_first, *places, *contributions, *through;
     PyObject *dtypes; /* or NULL */
-    /* The running pass of a call that is several nodes. */
-    long long task;
-    int left, inputs_left;
-    long tensors;
-    PyObject *entry, *received, *passed_on; /* NULL: none yet */
-    Sum *sums;                              /* one for each target, then one for each inner edge; NULL where nothing was ever summed */
+    Pass first; /* of a call that is several nodes: mostly the only one */
 } GradientCall;
 
-static PyObject *with_pass(const GradientCall *call, PyObject *name)
+/* The name of an entry in the pass with this number, from 1. */
+static PyObject *with_pass(int number, PyObject *name)
 {
-    if (call->passes == 1) {
+    if (number == 1) {
         Py_INCREF(name);
         return name;
     }
-    return PyUnicode_FromFormat("%U.pass%d", name, call->passes - 1);
+    return PyUnicode_FromFormat("%U.pass%d", name, number - 1);
 }
 
 /* 1: the step has ended, which is told once for each call; 0: it has not; -1: an error is set. */
@@ -72,12 +80,12 @@ static int record_into(Records *records, PyObject *list, const int *slots, int c
     return 1;
 }
 
-/* A new entry with the gradients of the running pass; NULL with an error set. */
-static PyObject *write_entry(GradientCall *call, PyObject *name, PyObject *received, PyObject *passed_on, int done)
+/* A new entry with the gradients of a pass; NULL with an error set. */
+static PyObject *write_entry(GradientCall *call, int number, PyObject *name, PyObject *received, PyObject *passed_on, int done)
 {
     Observers *o = call->observers;
     PyObject *entry = NULL, *data = PyDict_New(), *parent = call->parent;
-    if (parent != Py_None && call->passes > 1) parent = with_pass(call, parent);
+    if (parent != Py_None && number > 1) parent = with_pass(number, parent);
     else Py_INCREF(parent);
     if (data && parent && PyDict_SetItem(data, n_input, received) == 0 && PyDict_SetItem(data, n_output, passed_on) == 0) {
         o->calls++;
@@ -168,9 +176,9 @@ static int one_node_fired(GradientCall *call, PyObject *grad_inputs, PyObject *g
     Observers *o = call->observers;
     if (o->closed) return is_late(call) >= 0;
     double began = now();
-    call->passes++;
+    int number = ++call->passes;
     o->task = ask_long(graph_task);
-    PyObject *name = PyErr_Occurred() ? NULL : with_pass(call, call->name);
+    PyObject *name = PyErr_Occurred() ? NULL : with_pass(number, call->name);
     PyObject *received = list_of_none(call->outputs), *passed_on = list_of_none(call->inputs);
     Quiet quiet = {NULL};
     int ok = name && received && passed_on && quiet_begin(&quiet);
@@ -184,7 +192,7 @@ static int one_node_fired(GradientCall *call, PyObject *grad_inputs, PyObject *g
             ok = records_end(&records, record_passed_on(call, &records, passed_on, grad_inputs));
         }
         if (ok) {
-            PyObject *entry = write_entry(call, name, received, passed_on, 1);
+            PyObject *entry = write_entry(call, number, name, received, passed_on, 1);
             o->tensors += tensors + records.encoding.tensors;
             ok = entry != NULL;
             Py_XDECREF(entry);

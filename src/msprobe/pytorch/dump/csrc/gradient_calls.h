@@ -77,7 +77,6 @@ static GradientCall *new_gradient_call(Observers *o, PyObject *name, PyObject *p
     call->in_nodes = (int)PyList_Size(trace->in_nodes);
     call->targets = trace->targets;
     call->inner = trace->inner;
-    call->task = -1;
     if (trace->dtypes && PyDict_Size(trace->dtypes)) {
         Py_INCREF(trace->dtypes);
         call->dtypes = trace->dtypes;
@@ -218,7 +217,7 @@ static PyType_Spec observers_spec = {"msprobe.pytorch.dump._hot.Observers", size
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, observers_slots};
 
 PyDoc_STRVAR(set_helpers_doc, "set_helpers(total, from_outside, as_dtype, hooks, dispatch_modes, /)\n--\n\n"
-"Functions of graph_call.py for what is rare, the class of a node's or parameter's dictionary of hooks, and what tells how many dispatch\n"
+"Functions of graph_pass.py for what is rare, the class of a node's or parameter's dictionary of hooks, and what tells how many dispatch\n"
 "modes there are.");
 
 static PyObject *set_helpers(PyObject *self, PyObject *args)

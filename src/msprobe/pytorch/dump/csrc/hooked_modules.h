@@ -88,13 +88,14 @@ static PyObject *put_in_each(PyObject *self, PyObject *const *given, Py_ssize_t 
 }
 
 PyDoc_STRVAR(take_from_each_doc, "take_from_each(owners, names, key, /)\n--\n\n"
-"getattr(owner, name).pop(key, None), for every owner in a list and each of the names.");
+"getattr(owner, name).pop(key, None), for every owner in a list and each of the names; whether there was one everywhere.");
 
 static PyObject *take_from_each(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
     if (count != 3 || !PyList_Check(given[0]) || !PyTuple_Check(given[1]))
         return PyErr_Format(PyExc_TypeError, "take_from_each() takes a list, a tuple and a key");
+    int everywhere = 1;
     for (Py_ssize_t k = 0; k < PyList_Size(given[0]); k++)
         for (Py_ssize_t n = 0; n < PyTuple_Size(given[1]); n++) {
             PyObject *items = own_attribute(PyList_GetItem(given[0], k), PyTuple_GetItem(given[1], n));
@@ -102,8 +103,9 @@ static PyObject *take_from_each(PyObject *self, PyObject *const *given, Py_ssize
             int ok = there == 0 || (there == 1 && PyObject_DelItem(items, given[2]) == 0);
             Py_XDECREF(items);
             if (!ok) return NULL;
+            everywhere &= there;
         }
-    Py_RETURN_NONE;
+    return PyBool_FromLong(everywhere);
 }
 
 #define HOOKED_MODULES_METHODS \

@@ -40,12 +40,18 @@ static int several_nodes_fired(GradientCall *call, int kind, int node, PyObject 
     Quiet quiet;
     double began = now();
     if (!gradients || !quiet_begin(&quiet)) return 0;
-    int going = begin_pass(call);
-    if (going > 0) going = kind == OUTPUT_NODE ? outputs_arrived(call, node, gradients) : inputs_left_node(call, node, gradients);
-    else going = going == 0;
+    Pass *pass = begin_pass(call);
+    int ok = pass ? (kind == OUTPUT_NODE ? outputs_arrived : inputs_left_node)(call, pass, node, gradients) : !PyErr_Occurred();
     quiet_end(&quiet);
-    if (going) call->observers->spent += now() - began;
-    return going;
+    if (ok) call->observers->spent += now() - began;
+    return ok;
+}
+
+/* An observer has failed, and it was told: where no further node can complete the entry, it is complete. 0: an error of the user's is set. */
+static int give_up(GradientCall *call)
+{
+    if (call->out_nodes + call->in_nodes > 1) return 1;
+    return finish_pass((PyObject *)call, ask_long(graph_task)) || contained(call->observers->sink, call->name, "gradients could not be recorded");
 }
 
 /* hook(grad_outputs) before a node runs, hook(grad_inputs, grad_outputs) afterwards; gives None whatever happens. */
@@ -63,7 +69,10 @@ static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     } else {
         ok = several_nodes_fired(call, hook->kind, hook->node, first);
     }
-    if (!ok) ok = contained(call->observers->sink, call->name, "gradients could not be recorded");
+    if (!ok) {
+        ok = contained(call->observers->sink, call->name, "gradients could not be recorded");
+        if (ok && hook->kind != ONE_NODE) ok = give_up(call);
+    }
     Py_DECREF(call);
     return ok ? Py_BuildValue("") : NULL;
 }

@@ -114,6 +114,14 @@ failed:
     return NULL;
 }
 
+/* Somebody took a gradient away before we could look; 0 with an error set. */
+static int tell_gone(ParameterGradients *g, PyObject *entry_name, PyObject *name)
+{
+    PyObject *told = PyObject_CallMethodObjArgs((PyObject *)g, n__tell_gone, entry_name, name, NULL);
+    Py_XDECREF(told);
+    return told != NULL;
+}
+
 /* Puts one gradient into the entry; 0 with an error set. */
 static int record_owned(ParameterGradients *g, Owner *owner, PyObject *name, long number, PyObject *gradient)
 {
@@ -134,6 +142,7 @@ static int record_owned(ParameterGradients *g, Owner *owner, PyObject *name, lon
         Py_XDECREF(role);
     } else {
         Py_INCREF(record);
+        ok = ok && tell_gone(g, entry_name, name);
     }
     if (ok) list = PyList_New(1);
     if (list) {
@@ -141,7 +150,7 @@ static int record_owned(ParameterGradients *g, Owner *owner, PyObject *name, lon
         record = NULL;
     }
     ok = list && PyObject_SetItem(data, name, list) == 0;
-    if (ok) o->tensors++;
+    if (ok && gradient != Py_None) o->tensors++;
     if (ok && PyObject_Size(data) == owner->expected) ok = finish_owner(g, owner, number);
     Py_XDECREF(record);
     Py_XDECREF(list);
@@ -232,6 +241,22 @@ static PyObject *parameter_gradients_record(PyObject *self, PyObject *const *arg
 }
 
 /* --- which parameters ----------------------------------------------------------------------------------------------------------------------- */
+/* hooks[msprobe] = hook, before all others: torch goes by the order of insertion. 0 with an error set. */
+static int put_first(PyObject *hooks, PyObject *hook)
+{
+    PyObject *others = PyObject_Size(hooks) > 0 ? PyDict_Items(hooks) : NULL;
+    if (!others) return !PyErr_Occurred() && PyObject_SetItem(hooks, n_msprobe, hook) == 0;
+    PyObject *cleared = PyObject_CallMethodObjArgs(hooks, n_clear, NULL);
+    int ok = cleared && PyObject_SetItem(hooks, n_msprobe, hook) == 0;
+    for (Py_ssize_t k = 0; cleared && k < PyList_Size(others); k++) {
+        PyObject *key = PyTuple_GetItem(PyList_GetItem(others, k), 0), *value = PyTuple_GetItem(PyList_GetItem(others, k), 1);
+        if (key != n_msprobe && PyObject_SetItem(hooks, key, value) < 0) ok = 0;
+    }
+    Py_XDECREF(cleared);
+    Py_DECREF(others);
+    return ok;
+}
+
 /* What torch_internals.put_gradient_hook does. `*untouched`: there was no dictionary of hooks before. */
 static int put_gradient_hook(PyObject *parameter, PyObject *hook, int *untouched)
 {
@@ -242,7 +267,7 @@ static int put_gradient_hook(PyObject *parameter, PyObject *hook, int *untouched
         hooks = call0(hooks_class);
         if (hooks && PyObject_SetAttr(parameter, n__post_accumulate_grad_hooks, hooks) < 0) Py_CLEAR(hooks);
     }
-    int ok = hooks && PyObject_SetItem(hooks, n_msprobe, hook) == 0;
+    int ok = hooks && put_first(hooks, hook);
     Py_XDECREF(hooks);
     return ok;
 }

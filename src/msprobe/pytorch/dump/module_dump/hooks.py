@@ -14,6 +14,7 @@ from torch.nn.modules import module as torch_module
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.module_dump.fast_path import FAST_PATH_CLASSES
 from msprobe.pytorch.dump.module_dump.naming import checked_models, named_modules, shape_and_modules
+from msprobe.pytorch.dump.module_dump.shared_hooks import own_keys
 
 Before = Callable[[str, torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[str, torch.nn.Module, Any], None]
@@ -27,7 +28,7 @@ HOOK_KEY = _KEY = "msprobe"
 class _Hook:
     """A hook that a copy or a pickle of the model does not take along: there it is a function of Python's own that does nothing.
 
-    A shallow copy of a module shares its hooks: only the module itself is recorded.
+    A shallow copy of a module shares its hooks: each hook records its own module only.
     """
 
     __slots__ = ("_call", "_name", "_owner")
@@ -103,7 +104,9 @@ class HookPlan:
         self.values: list[tuple[Any, ...]] = []
         """For each of the modules, what `put_in_each` puts in, as `of` gave them last."""
         self.ordinary = False
-        """All of them take hooks, and none stands where hooks would change which code runs."""
+        """All of them take hooks of their own, and none stands where hooks would change which code runs."""
+        self.own_keys: dict[int, str] = {}
+        """See `shared_hooks.own_keys`."""
         self.engine: Any = None
         """What engine.py has found in this model; like the plan itself, it keeps no module alive."""
 
@@ -124,8 +127,10 @@ class HookPlan:
         self._hooks = [(name, first._owner, first, last) for name, _, first, last in made]
         modules = [module for _, module, _, _ in made]
         self.values = [torch_internals.values_of_hooks(first, last) for _, _, first, last in made]
-        scripted = any(isinstance(module, torch.jit.ScriptModule) for module in modules)
-        self.ordinary = not scripted and not _inside_fast_path([*modules, *(root for _, root in checked_models(model))])
+        taking = [module for module in modules if not isinstance(module, torch.jit.ScriptModule)]
+        self.own_keys = own_keys(taking, _KEY)
+        roots = (root for _, root in checked_models(model))
+        self.ordinary = len(taking) == len(modules) and not self.own_keys and not _inside_fast_path([*modules, *roots])
         self._shape, self._callbacks, self.engine = shape, (before, after), None
         return made
 
@@ -148,15 +153,17 @@ def put_in_python(owners: list[Any], names: tuple[str, ...], key: Any, values: l
             getattr(owner, name)[key] = value
 
 
-def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> None:
-    """Take such an item out; nothing happens where there is none. What is interrupted may be done again."""
+def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> bool:
+    """Take such an item out, and say whether it was everywhere; nothing happens where there is none. What is interrupted may be done again."""
+    everywhere = True
     for owner in owners:
         for name in names:
-            getattr(owner, name).pop(key, None)
+            everywhere &= getattr(owner, name).pop(key, None) is not None
+    return everywhere
 
 
 put_in_each: Callable[[list[Any], tuple[str, ...], Any, list[tuple[Any, ...]]], None] = put_in_python
-take_from_each: Callable[[list[Any], tuple[str, ...], Any], None] = take_in_python
+take_from_each: Callable[[list[Any], tuple[str, ...], Any], bool] = take_in_python
 try:
     from msprobe.pytorch.dump import _hot
 
@@ -181,10 +188,14 @@ class ModuleHooks:
         self._by_id: dict[int, tuple[str, torch.nn.Module]] = {}
         self.count = 0
         self._modules: list[torch.nn.Module] = []
+        self._own: list[tuple[torch.nn.Module, str]] = []
+        """Modules whose hooks stand under keys of their own."""
+        self._model: object = ()
 
     def register(self, model: object) -> list[torch.nn.Module]:
         """Hook everything inside the model or models; gives every module, the models themselves included."""
         shape, everything = shape_and_modules(model)
+        self._model = model
         plan = self._plan
         named = plan.of(model, shape, self._before, self._after)
         self._modules = [module for _, module, _, _ in named]
@@ -203,8 +214,14 @@ class ModuleHooks:
             if id(module) in fast:
                 self._by_id[id(module)] = (name, module)
                 continue
+            own = plan.own_keys.get(id(module))
+            if own is not None:
+                self._own.append((module, own))
+                torch_internals.put_module_hooks(module, own, before, after)
+                continue
             hooked.append(module)
             values.append(torch_internals.values_of_hooks(before, after))
+        self._modules = hooked
         put_in_each(hooked, torch_internals.MODULE_HOOKS, _KEY, values)
         if self._by_id:
             self._handles.append(torch_module.register_module_forward_pre_hook(self._global_before))
@@ -214,12 +231,28 @@ class ModuleHooks:
     def remove(self) -> None:
         """Take all hooks off."""
         if self._modules:
-            take_from_each(self._modules, torch_internals.MODULE_HOOKS, _KEY)
+            if not take_from_each(self._modules, torch_internals.MODULE_HOOKS, _KEY):
+                self._take_moved()
             self._modules.clear()
+        self._model = ()
+        while self._own:
+            torch_internals.take_module_hooks(*self._own[-1])
+            self._own.pop()
         while self._handles:
             self._handles[-1].remove()
             self._handles.pop()
         self._by_id.clear()
+
+    def _take_moved(self) -> None:
+        """Hooks that somebody has put under other keys, or on other modules (`fuse_modules`), are taken off there."""
+        for module in (*self._modules, *shape_and_modules(self._model)[1]):
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
+            for kind in torch_internals.HOOKS_OF_A_KIND:
+                hooks = getattr(module, kind[0])
+                for key in [key for key, hook in hooks.items() if isinstance(hook, _Hook)]:
+                    for name in kind:
+                        getattr(module, name).pop(key, None)
 
     def _global_before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         known = self._by_id.get(id(module))
