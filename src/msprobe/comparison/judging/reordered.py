@@ -21,8 +21,8 @@ LAST_DIGITS = 1e-13
 
 _ADDED_UP = sys.float_info.epsilon / 4
 """How far two sums of the same n values lie apart in float64 at most, relative to sqrt(n) * Norm, which is at least the sum of their
-magnitudes. Measured on up to 3 million values, transposed and shuffled: 0 where they are drawn as weights are, 0.09 epsilon where they spread
-over ten orders of magnitude."""
+magnitudes. Measured on up to 3 million values, transposed and shuffled: 0 where they are drawn as weights are, 0.09 epsilon where they
+spread over ten orders of magnitude."""
 
 _DTYPES = frozenset({"torch.float32", "torch.float16", "torch.bfloat16"})
 
