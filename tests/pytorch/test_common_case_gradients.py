@@ -315,6 +315,32 @@ def passes_inside_of_others(debugger: PrecisionDebugger) -> None:
         module(x).sum().backward()
 
 
+def nodes_of_other_threads(debugger: PrecisionDebugger) -> None:
+    """Beside what leads to the input, in its place, and as the output."""
+    x = torch.ones(3, requires_grad=True)
+
+    def in_thread(work: Callable[[], torch.Tensor]) -> torch.Tensor:
+        made: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: made.append(work()))
+        thread.start()
+        thread.join()
+        return made[0]
+
+    def long(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(30):
+            x = x * 1
+        return x
+
+    hidden = long(x)
+    given_on = Module(lambda x: (x * 2 + hidden, hidden, x))
+    for helped in (lambda x: in_thread(lambda: long(x)) * 2, lambda x: in_thread(lambda: long(x))):
+        module = Module(helped)
+        with recording(debugger, given_on, module):
+            sum(part.sum() for part in in_thread(lambda: given_on(x))).backward(retain_graph=True)
+            in_thread(lambda module=module: module(x)).sum().backward()
+            module(x).sum().backward()
+
+
 PROGRAMS: tuple[Program, ...] = (
     several_passes,
     hooks_that_raise,
@@ -331,6 +357,7 @@ PROGRAMS: tuple[Program, ...] = (
     shared_parameters,
     gradients_taken_away,
     passes_inside_of_others,
+    nodes_of_other_threads,
 )
 
 

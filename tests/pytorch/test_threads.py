@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn as nn
-from capturing import Run, configured, environment, record, statistics
+from capturing import Run, configured, environment, parse, record, statistics
 
 import warm_python
 from msprobe.writer import flush_all
@@ -281,3 +281,59 @@ def test_a_forked_child_that_ends_in_order(tmp_path: Path) -> None:
     done = subprocess.run([*warm_python.command(), "-c", script], env=environment(), timeout=120, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert Run(tmp_path / "dump").step().names == ["Torch.relu.0.forward", "Torch.tanh.0.forward"]
+
+
+class Hidden(nn.Module):
+    """Goes on with what was made of its input before the call."""
+
+    hidden: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + self.hidden
+
+
+@pytest.mark.parametrize("path", [{}, {"list": ["Module"]}], ids=["c", "python"])
+@pytest.mark.parametrize("threads", [0, 1])
+def test_what_another_thread_has_made_is_not_of_the_call(tmp_path: Path, path: dict[str, Any], threads: int) -> None:
+    """A new thread numbers its nodes from 0, so those of the main thread look newer."""
+    model, x = nn.Sequential(Hidden()), torch.ones(3, requires_grad=True)
+    outputs: list[torch.Tensor] = []
+
+    def body() -> None:
+        hidden = x
+        for _ in range(20):
+            hidden = hidden * 1
+        model[0].hidden = hidden * 100
+        call = [lambda _: outputs.append(model[0](x))]
+        if threads:
+            in_threads(threads, call[0])
+        else:
+            call[0](0)
+        outputs[0].sum().backward()
+
+    step = record(tmp_path, body, model=model, level="L0", **path)
+    assert [given["Mean"] for given in step.data["Module.0.Hidden.backward.0"]["output"]] == [2.0]
+    assert step.errors == ""
+
+
+@pytest.mark.parametrize("path", [{}, {"list": ["Module"]}], ids=["c", "python"])
+def test_an_input_that_only_another_thread_leads_to_is_told(tmp_path: Path, path: dict[str, Any]) -> None:
+    class Helped(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            helped: list[torch.Tensor] = []
+
+            def help_with(_: int) -> None:
+                for _ in range(20):
+                    helped.append(x * 3)
+
+            in_threads(1, help_with)
+            return helped[-1] * 2
+
+    model, x = nn.Sequential(Helped()), torch.ones(3, requires_grad=True)
+    step = record(tmp_path, lambda: in_threads(1, lambda _: model(x).sum().backward()), model=model, level="L0", **path)
+    name = "Module.0.Helped.backward.0"
+    why = "the call goes on in what another thread has made, where gradients of inputs are not looked for"
+    found = step.data[name]
+    assert found["input"][0]["Mean"] == 1.0 and found["output"] == [None]
+    assert step.errors == f"{name}: output 0: {why}\n"
+    assert parse(step.directory / "meta.json")["unread"] == {why: {"output.0": [name]}}

@@ -24,6 +24,7 @@ _graph_task = torch_internals.graph_task
 
 
 _CUT = "a view was changed in place, and autograd keeps no gradient of what it was before"
+_ELSEWHERE = "the call goes on in what another thread has made, where gradients of inputs are not looked for"
 _UNKEPT = "a gradient that autograd does not keep (a view was changed in place)"
 _MAX_CHAIN = 50
 
@@ -165,6 +166,8 @@ class GradientObservers:
         boundary = Boundary(*found)
         if boundary.views_changed:
             self._tell_cut(name, outputs, inputs, boundary.slots, boundary.contributions)
+        if boundary.ends_elsewhere:
+            self._tell_elsewhere(name, boundary.slots, boundary.contributions, boundary.passed_through)
         if boundary.outputs:
             call = GraphCall(self, name, parent, boundary, len(outputs), len(inputs))
             for is_leaf, handle in call.attach(boundary, tensors):
@@ -218,6 +221,18 @@ class GradientObservers:
             for node in _views_from(edge[0], kept):
                 for maker in self._makers_of(_identity(node)):
                     self.report_cut(maker, name)
+
+    def _tell_elsewhere(
+        self, name: str, all_slots: list[list[int]], all_contributions: list[int], passed_through: dict[int, list[int]] | None
+    ) -> None:
+        """The walk has ended at nodes of another thread: tell it where that may be why an input was not reached."""
+        through = list((passed_through or {}).values())
+        for slots, contributions in zip(all_slots, all_contributions, strict=True):
+            if not contributions and slots not in through:
+                self.report(name, f"output {slots[0]}: {_ELSEWHERE}")
+                side = Side(name, "output", False)
+                for slot in slots:
+                    self.encoder.unread((str(slot),), side, _ELSEWHERE)
 
     def report_cut(self, name: str, by: str = "") -> None:
         """Tell, once for each call, that a gradient cannot be read because a view was changed in place."""

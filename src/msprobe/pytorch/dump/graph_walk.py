@@ -6,6 +6,8 @@ An *edge* is `(node, number)`: the place where the gradient of one tensor arrive
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from msprobe.pytorch import torch_internals
 Edge = tuple[Any, int]
 """(node, number of its output); for a leaf (id of the tensor, -1): its node is not made before somebody needs it."""
 _LeafNode = torch_internals.LeafNode
+_MAIN_THREAD = threading.main_thread().ident or 0
 
 
 def _edges_in_python(tensors: list[torch.Tensor]) -> list[Edge | None]:
@@ -75,6 +78,7 @@ class Boundary(NamedTuple):
         dtypes: index of `slots` -> its dtype, where contributions arrive in another one; None for none.
         passed_through: slots of outputs that are an input itself -> the input's slots; None for none.
         views_changed: a view was changed in place inside the call: autograd has cut the gradient of what the view was before.
+        ends_elsewhere: the walk came to nodes of another thread, and went no further.
     """
 
     outputs: list[tuple[Any, list[tuple[int, int]]]]
@@ -85,6 +89,7 @@ class Boundary(NamedTuple):
     dtypes: dict[int, torch.dtype] | None
     passed_through: dict[int, list[int]] | None
     views_changed: bool
+    ends_elsewhere: bool
 
 
 def trace_in_python(outputs: list[Edge | None], inputs: list[Edge | None], floor: int) -> SingleNode | Boundary:
@@ -94,6 +99,9 @@ def trace_in_python(outputs: list[Edge | None], inputs: list[Edge | None], floor
         outputs, inputs: edges of the tensors that require grad, in slot order.
         floor: the thread's sequence number when the call began; older nodes are not the call's and end the walk.
 
+    Each thread numbers its own nodes, from 0. What is newer than all that this thread has made is of another one, and ends the walk too.
+    Not so in the main thread, whose numbers are ahead of most: there a device's thread may have made it for the call (`create_graph`).
+
     Returns:
         `SingleNode` where one node leads from all inputs to all outputs, `Boundary` for everything else (from C, plain tuples of these).
     """
@@ -101,10 +109,11 @@ def trace_in_python(outputs: list[Edge | None], inputs: list[Edge | None], floor
     for slot, edge in enumerate(inputs):
         if edge is not None:
             slots.setdefault(edge, []).append(slot)
-    return _single_node(outputs, slots, floor) or _boundary(outputs, slots, floor)
+    newest = math.inf if threading.get_ident() == _MAIN_THREAD else torch_internals.sequence_number() - 1
+    return _single_node(outputs, slots, floor, newest) or _boundary(outputs, slots, floor, newest)
 
 
-def _single_node(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int) -> SingleNode | None:
+def _single_node(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int, newest: float) -> SingleNode | None:
     first = outputs[0] if outputs else None
     node = first[0] if first is not None else None
     # A user-written backward may change the gradients it is given in place: those must be read before it runs.
@@ -124,18 +133,19 @@ def _single_node(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor
         known = places.get(_edge_behind(following))
         if known is not None:
             known.append(position)
-        elif type(following[0]) is not _LeafNode and following[0]._sequence_nr() >= floor:
+        elif type(following[0]) is not _LeafNode and floor <= following[0]._sequence_nr() <= newest:
             return None
     if not all(places.values()):
         return None  # an input that is reached another way, or not at all: the walk tells
     return SingleNode(node, numbers, [(places[edge], slots[edge]) for edge in slots])
 
 
-def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int) -> Boundary:
+def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: int, newest: float) -> Boundary:
     found: dict[Any, list[tuple[int, int]]] = {}
     through: dict[int, list[int]] = {}
     todo: list[Any] = []
     ends: set[Edge] = set()
+    elsewhere = False
     for slot, edge in enumerate(outputs):
         if edge is None:
             continue
@@ -144,9 +154,12 @@ def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: i
             through[slot] = slots[edge]
             ends.add(edge)
         elif type(node) is not int and node._sequence_nr() >= floor:
-            ends.add(edge)
-            if node not in todo:
-                todo.append(node)
+            if node._sequence_nr() > newest:
+                elsewhere = True
+            else:
+                ends.add(edge)
+                if node not in todo:
+                    todo.append(node)
         found.setdefault(node, []).append((slot, max(number, 0)))
     seen = set(todo)
     index = {edge: number for number, edge in enumerate(slots)}
@@ -169,6 +182,9 @@ def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: i
                 cast = _through_cast(following[0])
                 if cast is None or _edge_behind(cast) not in index:
                     if type(following[0]) is not _LeafNode and following[0] not in seen and following[0]._sequence_nr() >= floor:
+                        if following[0]._sequence_nr() > newest:
+                            elsewhere = True
+                            continue
                         seen.add(following[0])
                         todo.append(following[0])
                     continue
@@ -180,7 +196,8 @@ def _boundary(outputs: list[Edge | None], slots: dict[Edge, list[int]], floor: i
             contributions[index[edge]] += 1
         if mine:
             places.append((node, mine))
-    return Boundary(list(found.items()), places, list(slots.values()), contributions, inner, dtypes or None, through or None, changed)
+    sides = list(found.items()), places, list(slots.values()), contributions
+    return Boundary(*sides, inner, dtypes or None, through or None, changed, elsewhere)
 
 
 def _through_cast(node: Any) -> Edge | None:
@@ -210,7 +227,8 @@ edges_of_all: Callable[[list[torch.Tensor]], list[Edge | None]] = _edges_in_pyth
 try:
     from msprobe.pytorch.dump import _hot
 
-    _hot.set_classes(_LeafNode, torch_internals.PythonNode, _dtype_at, torch_internals.makes_view)
+    classes = _LeafNode, torch_internals.PythonNode
+    _hot.set_classes(*classes, _dtype_at, torch_internals.makes_view, torch_internals.sequence_number, _MAIN_THREAD)
     trace, edges_of_all = _hot.trace, _hot.edges
 except ImportError:  # no compiler when msprobe was installed
     pass

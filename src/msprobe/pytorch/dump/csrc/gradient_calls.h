@@ -161,6 +161,19 @@ static int tell_cut(Observers *o, PyObject *name, const EdgeList *outputs, const
     return told != NULL;
 }
 
+/* The walk has ended at nodes of another thread. */
+static int tell_elsewhere(Observers *o, PyObject *name, const Trace *trace)
+{
+    PyObject *slots = list_of_slots(trace), *contributions = list_of_contributions(trace), *through = dict_of_through(trace), *told = NULL;
+    if (slots && contributions && through)
+        told = PyObject_CallMethodObjArgs((PyObject *)o, n__tell_elsewhere, name, slots, contributions, through, NULL);
+    Py_XDECREF(slots);
+    Py_XDECREF(contributions);
+    Py_XDECREF(through);
+    Py_XDECREF(told);
+    return told != NULL;
+}
+
 /* Records the gradients of one call from now on: see GradientObservers.watch. tensors: a list. 0: an error is set. */
 static int watch_call(Observers *o, PyObject *name, PyObject *parent, PyObject *tensors, const EdgeList *inputs, long long floor)
 {
@@ -172,6 +185,7 @@ static int watch_call(Observers *o, PyObject *name, PyObject *parent, PyObject *
         Trace trace;
         ok = trace_graph(&trace, &outputs, inputs, floor);
         if (ok && trace.changed) ok = tell_cut(o, name, &outputs, inputs, &trace);
+        if (ok && trace.elsewhere) ok = tell_elsewhere(o, name, &trace);
         if (ok && PyList_Size(trace.out_nodes)) {
             GradientCall *call = new_gradient_call(o, name, parent, &trace, outputs.count, inputs->count);
             ok = call && attach(o, call, &trace, tensors);

@@ -8,7 +8,8 @@
 #define EACH_GRAPH_NAME(X) X(next_functions) X(_sequence_nr) X(variable) X(__name__) X(grad_fn) X(output_nr)
 EACH_GRAPH_NAME(DECLARE_NAME)
 
-static PyObject *leaf_class, *python_class, *dtype_at, *makes_view; /* see set_classes */
+static PyObject *leaf_class, *python_class, *dtype_at, *makes_view, *numbers_given; /* see set_classes */
+static unsigned long main_thread;
 
 static int graph_init(void)
 {

@@ -94,7 +94,7 @@ static PyObject *single_result(const Trace *trace)
     return result;
 }
 
-/* (outputs, places, slots, contributions, inner, dtypes, through, changed) */
+/* (outputs, places, slots, contributions, inner, dtypes, through, changed, elsewhere) */
 static PyObject *walk_result(const Trace *trace)
 {
     PyObject *parts[] = {list_of_nodes(trace->out_nodes, &trace->out_first, &trace->outs, 3),
@@ -107,8 +107,8 @@ static PyObject *walk_result(const Trace *trace)
     int ok = 1;
     for (int k = 0; k < COUNT; k++) ok = ok && parts[k];
     PyObject *dtypes = trace->dtypes && PyDict_Size(trace->dtypes) ? trace->dtypes : Py_None;
-    PyObject *result = ok ? PyTuple_Pack(8, parts[0], parts[1], parts[2], parts[3], parts[4], dtypes, parts[5],
-                                         trace->changed ? Py_True : Py_False)
+    PyObject *result = ok ? PyTuple_Pack(9, parts[0], parts[1], parts[2], parts[3], parts[4], dtypes, parts[5],
+                                         trace->changed ? Py_True : Py_False, trace->elsewhere ? Py_True : Py_False)
                           : NULL;
     for (int k = 0; k < COUNT; k++) Py_XDECREF(parts[k]);
     return result;
@@ -151,23 +151,25 @@ static PyObject *graph_edges(PyObject *self, PyObject *tensors)
     return list;
 }
 
-PyDoc_STRVAR(set_classes_doc, "set_classes(leaf, python, dtype_at, makes_view, /)\n--\n\n"
-"The class of leaves' nodes, that of nodes written in Python, the function that gives the dtype at an edge, and the one that tells whether\n"
-"a node makes a view.");
+PyDoc_STRVAR(set_classes_doc, "set_classes(leaf, python, dtype_at, makes_view, numbers_given, main_thread, /)\n--\n\n"
+"The class of leaves' nodes, that of nodes written in Python, the function that gives the dtype at an edge, the one that tells whether a\n"
+"node makes a view, the one that gives this thread's sequence number, and the id of the main thread.");
 
 static PyObject *set_classes(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *leaf, *python, *at, *view;
-    if (!PyArg_ParseTuple(args, "OOOO", &leaf, &python, &at, &view)) return NULL;
+    PyObject *leaf, *python, *at, *view, *numbers;
+    if (!PyArg_ParseTuple(args, "OOOOOk", &leaf, &python, &at, &view, &numbers, &main_thread)) return NULL;
     Py_INCREF(leaf);
     Py_INCREF(python);
     Py_INCREF(at);
     Py_INCREF(view);
+    Py_INCREF(numbers);
     leaf_class = leaf;
     python_class = python;
     dtype_at = at;
     makes_view = view;
+    numbers_given = numbers;
     Py_RETURN_NONE;
 }
 

@@ -18,7 +18,7 @@ typedef struct {
     Ints contributions;         /* target -> how many places lead to it */
     Ints through;               /* slot of an output -> target, where it is an input itself, else -1; empty where none is */
     PyObject *dtypes;           /* dict: target -> dtype, or NULL */
-    int inner, changed;
+    int inner, changed, elsewhere;
     Map ends;                   /* edges of outputs that the call goes on with -> number of the inner edge, -1 where nothing flows there */
 } Trace;
 
@@ -35,7 +35,7 @@ static void trace_free(Trace *trace)
 
 static int trace_init(Trace *trace)
 {
-    trace->one = trace->targets = trace->inner = trace->changed = 0;
+    trace->one = trace->targets = trace->inner = trace->changed = trace->elsewhere = 0;
     trace->dtypes = NULL;
     Ints *const all[] = {&trace->slot_first, &trace->slots, &trace->out_first, &trace->outs, &trace->in_first, &trace->places,
                          &trace->contributions, &trace->through};
@@ -49,7 +49,7 @@ static int trace_init(Trace *trace)
 /* What a walk needs besides. */
 typedef struct {
     Trace *trace;
-    long long floor;
+    long long floor, newest;
     Map targets, seen;
     PyObject *alive; /* what holds the nodes the maps point to */
     PyObject **todo;
@@ -126,7 +126,7 @@ static int single(Walk *walk, const EdgeList *outputs)
             } else if (number != -1) {
                 long long age = sequence(following);
                 if (age < 0) answer = -1;
-                else if (age >= walk->floor) answer = 0;
+                else if (age >= walk->floor && age <= walk->newest) answer = 0;
             }
         }
         if (answer == 1 && !ints_add(&target, index)) answer = -1;
@@ -191,7 +191,8 @@ static int begin_at_outputs(Walk *walk, const EdgeList *outputs, Ints *of)
         } else if (edge->node) {
             long long age = sequence(edge->node);
             if (age < 0) goto done;
-            if (age >= walk->floor && (!mark_end(trace, edge) || (!map_get(&walk->seen, edge->key, 0) && !later(walk, edge->node)))) goto done;
+            if (age > walk->newest && age >= walk->floor) trace->elsewhere = 1;
+            else if (age >= walk->floor && (!mark_end(trace, edge) || (!map_get(&walk->seen, edge->key, 0) && !later(walk, edge->node)))) goto done;
         }
         const Slot *there = map_get(&index, edge->key, 0);
         if (!there) {
@@ -264,7 +265,8 @@ static int visit(Walk *walk, PyObject *node)
             if (index == -1) {
                 if (number == -1 || map_get(&walk->seen, following, 0)) continue;
                 long long age = sequence(following);
-                if (age < 0 || (age >= walk->floor && !later(walk, following))) goto done;
+                if (age > walk->newest && age >= walk->floor) trace->elsewhere = 1;
+                else if (age < 0 || (age >= walk->floor && !later(walk, following))) goto done;
                 continue;
             }
         }
@@ -313,13 +315,14 @@ done:
 static int trace_graph(Trace *trace, const EdgeList *outputs, const EdgeList *inputs, long long floor)
 {
     if (!trace_init(trace)) return 0;
-    Walk walk = {.trace = trace, .floor = floor, .alive = PyList_New(0), .room = FIRST};
+    Walk walk = {.trace = trace, .floor = floor, .newest = INT64_MAX, .alive = PyList_New(0), .room = FIRST};
     walk.todo = walk.first;
     map_init(&walk.targets);
     map_init(&walk.seen);
     Ints of;
     ints_init(&of);
-    int ok = walk.alive && find_targets(&walk, inputs), one = ok ? single(&walk, outputs) : -1;
+    if (PyThread_get_thread_ident() != main_thread) walk.newest = ask_long(numbers_given) - 1;
+    int ok = !PyErr_Occurred() && walk.alive && find_targets(&walk, inputs), one = ok ? single(&walk, outputs) : -1;
     ok = one >= 0;
     if (!one) {
         ok = begin_at_outputs(&walk, outputs, &of);

@@ -11,7 +11,7 @@
     X(tally) X(writer) X(keeps_construct) X(encoder) X(table) X(register_hook) X(register_prehook) X(remove) X(at_end) X(clear) X(append) X(hooks_dict_ref) \
     X(id) \
     X(report_cut) X(kept_nodes) X(_tell_cut) X(_leaf_nodes) X(_end) X(grad) X(requires_grad) X(is_leaf) X(reduced) X(close) \
-    X(_post_accumulate_grad_hooks) X(msprobe) X(pop) X(_tell_gone)
+    X(_post_accumulate_grad_hooks) X(msprobe) X(pop) X(_tell_gone) X(_tell_elsewhere)
 EACH_GRADIENT_NAME(DECLARE_NAME)
 
 /* Functions of Python for the rare cases; see set_helpers. */

@@ -154,7 +154,7 @@ def put_in_python(owners: list[Any], names: tuple[str, ...], key: Any, values: l
 
 
 def take_in_python(owners: list[Any], names: tuple[str, ...], key: Any) -> bool:
-    """Take such an item out, and say whether it was everywhere; nothing happens where there is none. What is interrupted may be done again."""
+    """Take such an item out, where there is one, and say whether it was everywhere. What is interrupted may be done again."""
     everywhere = True
     for owner in owners:
         for name in names:
