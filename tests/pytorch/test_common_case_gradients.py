@@ -218,6 +218,26 @@ def a_view_that_may_not_be_changed(debugger: PrecisionDebugger) -> None:
             double(first).sum().backward()
 
 
+def views_that_torch_has_not_looked_at_since(debugger: PrecisionDebugger) -> None:
+    def stale(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        base = x * 2
+        view = base.view(4)
+        base.mul_(3)
+        return view, base
+
+    x = torch.ones(2, 2, requires_grad=True)
+    gives, uses, changes = Module(stale), Module(lambda view, base: view * 2), Module(lambda view, base: view + base.add_(1).sum())
+    hands_on = Module(lambda view, base: (view, base * 2))
+    with recording(debugger, gives, uses, changes, hands_on):
+        view, base = gives(x)
+        (view.sum() + base.sum()).backward()
+        for module in (uses, changes):
+            module(*stale(x)).sum().backward()
+        view, base = hands_on(*stale(x))
+        view[0] = 1
+        (view.sum() + base.sum()).backward()
+
+
 def odd_gradients(debugger: PrecisionDebugger) -> None:
     embedding = nn.Embedding(5, 2, sparse=True)
     scale = Module(lambda x: x * 1, nn.Parameter(torch.ones(2), requires_grad=False), nn.Parameter(torch.ones(1)))
@@ -349,6 +369,7 @@ PROGRAMS: tuple[Program, ...] = (
     leaves_given_on,
     views_changed_in_place,
     a_view_that_may_not_be_changed,
+    views_that_torch_has_not_looked_at_since,
     odd_gradients,
     own_functions,
     checkpoints,

@@ -25,7 +25,7 @@ def force_eager() -> Callable[[], None] | None:
     if eval_frame is None:
         return None
     before = eval_frame._stance
-    eval_frame._set_stance(_eager_but_for_export(eval_frame))
+    eval_frame._set_stance(_eager_for_users(eval_frame)(before))
 
     def restore() -> None:
         eval_frame._set_stance(before)
@@ -34,31 +34,59 @@ def force_eager() -> Callable[[], None] | None:
 
 
 @cache
-def _eager_but_for_export(eval_frame: Any) -> Any:
-    """The stance `force_eager`, except that what exports still traces: in torch 2.6, `torch.export.export` fails under that stance."""
+def _eager_for_users(eval_frame: Any) -> Any:
+    """The class of the stance `force_eager` that has its exceptions: what needs the compiler to work at all finds the stance there was.
 
-    class EagerButForExport(eval_frame.DynamoStance):
+    That is what exports (in torch 2.6, `torch.export.export` fails under that stance), and operators that compile themselves in eager code,
+    as `torch.cond` does: run eagerly, its backward raises, and `map` gives a tuple.
+    """
+
+    class EagerForUsers(eval_frame.DynamoStance):
+        def __init__(self, before: Any) -> None:
+            before = getattr(before, "_before", before)
+            self.__dict__.update(vars(before))  # a backend and the like, for the exceptions
+            self._before = before
+
         @property
         def stance(self) -> str:
-            asked_for = sys._getframe(1).f_locals.get("callback")  # torch asks with the callback that is about to trace
-            while asked_for is not None:
-                if getattr(asked_for, "_export", False):
-                    return "default"
-                inner = getattr(asked_for, "_torchdynamo_orig_callable", None)  # its name in torch 2.6
-                asked_for = inner if inner is not None else getattr(asked_for, "_torchdynamo_orig_backend", None)
-            return "force_eager"
+            asking = sys._getframe(1)
+            if _is_exporting(asking.f_locals.get("callback")):  # torch asks with the callback that is about to trace
+                return "default"
+            return str(self._before.stance) if _compiles_itself(asking) else "force_eager"
 
-        @stance.setter
-        def stance(self, _: str) -> None:
-            pass  # the constructor sets it
+    return EagerForUsers
 
-    return EagerButForExport("force_eager")
+
+def _is_exporting(callback: Any) -> bool:
+    while callback is not None:
+        if getattr(callback, "_export", False):
+            return True
+        inner = getattr(callback, "_torchdynamo_orig_callable", None)  # its name in torch 2.6
+        callback = inner if inner is not None else getattr(callback, "_torchdynamo_orig_backend", None)
+    return False
+
+
+_OWN_COMPILING = ("torch._higher_order_ops.", "torch.nn.attention.")
+
+
+def _compiles_itself(asking: FrameType | None) -> bool:
+    """Whether the compiled function whose call asks for the stance is an operator's own: one that torch makes inside of the operator."""
+    for _ in range(_ASKED_THROUGH):
+        call = compiled_call(asking)
+        if call is not None:
+            made = call[0]
+            return isinstance(made, FunctionType) and "<locals>" in made.__qualname__ and str(made.__module__).startswith(_OWN_COMPILING)
+        asking = asking.f_back if asking is not None else None
+    return False
 
 
 def compiling_is_loaded() -> bool:
     """Whether `torch.compile` was used in this process, or dynamo imported."""
     return "torch._dynamo.eval_frame" in sys.modules
 
+
+_ASKED_THROUGH = 4
+"""So many frames at most, from the question for the stance to the call that asks: `msprobe run` watches the function between them."""
 
 _COMPILED = ("compile_wrapper", "_fn")  # the latter in torch 2.6; so are called those of torch.compiler.disable, which hold no callback
 

@@ -156,6 +156,41 @@ def take_leaf_hook(leaf: torch.Tensor, hook: Callable[[Any], None], untouched: b
             leaf._backward_hooks = None
 
 
+get_creation: Any = torch._C._autograd._get_creation_meta
+set_creation: Any = torch._C._autograd._set_creation_meta
+"""How a view came to be: it decides whether autograd lets it be changed in place."""
+Creation: Any = torch._C._autograd.CreationMeta
+
+
+def is_stale_view(tensor: torch.Tensor) -> bool:
+    """Whether the base of a view was changed in place, and torch has not looked at the view since.
+
+    torch makes the node of such a view anew where it is next asked for, and the engine adds up gradients in the order of the nodes: asking
+    earlier changes their last bits. So this asks while the view is marked as one that autograd lets nobody change, which raises instead.
+    """
+    try:
+        if tensor._version == 0 or not tensor._is_view():
+            return False
+    except RuntimeError:  # a tensor of inference mode counts no versions
+        return False
+    if get_creation(tensor) != Creation.DEFAULT:
+        return False  # reading it raises by itself
+    try:
+        set_creation(tensor, Creation.MULTI_OUTPUT_NODE)
+        return tensor.grad_fn is False  # never: it is a node or None
+    except RuntimeError:
+        return True
+    finally:
+        set_creation(tensor, Creation.DEFAULT)
+
+
+def base_of_view(view: torch.Tensor) -> torch.Tensor:
+    """The tensor that a view is a view of."""
+    base = view._base
+    assert base is not None
+    return base
+
+
 LeafNode: Any = torch._C._functions.AccumulateGrad
 """Class of the nodes of leaves; `.variable` is the leaf."""
 

@@ -17,7 +17,8 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.call_gradients import Call, OneNodeCall
 from msprobe.pytorch.dump.encoder import Encoder, Side
 from msprobe.pytorch.dump.graph_call import GraphCall
-from msprobe.pytorch.dump.graph_walk import Boundary, Edge, edges_of, trace
+from msprobe.pytorch.dump.graph_walk import Boundary, Edge, SeenEdge, edges_of, trace
+from msprobe.pytorch.dump.stale_views import UNKNOWN, UNREAD, StaleView
 
 _NoTorchFunction = torch_internals.NoTorchFunction
 _graph_task = torch_internals.graph_task
@@ -139,7 +140,7 @@ class GradientObservers:
         name: str,
         parent: str | None,
         tensors: list[torch.Tensor],
-        inputs: list[Edge | None],
+        inputs: list[SeenEdge],
         floor: int,
     ) -> None:
         """Record the gradients of one call from now on.
@@ -151,13 +152,14 @@ class GradientObservers:
             inputs: edges of the inputs that require grad, as they were before the call.
             floor: the thread's sequence number before the call.
         """
-        outputs = edges_of(tensors, lambda reason: self.report(name, reason))
+        known = self._settled(name, inputs, "output")
+        outputs = self._settled(name, edges_of(tensors, lambda reason: self.report(name, reason)), "input")
         makers = self._makers
         for edge in outputs:
             if edge is not None:
                 key = _identity(edge[0])
                 makers[key] = (*makers[key], name) if key in makers else (name,)
-        found = trace(outputs, inputs, floor)
+        found = trace(outputs, known, floor)
         if len(found) == 3:
             node, numbers, positions = found
             one = OneNodeCall(self, name, parent, positions, numbers, len(outputs), len(inputs))
@@ -165,7 +167,7 @@ class GradientObservers:
             return
         boundary = Boundary(*found)
         if boundary.views_changed:
-            self._tell_cut(name, outputs, inputs, boundary.slots, boundary.contributions)
+            self._tell_cut(name, outputs, known, boundary.slots, boundary.contributions)
         if boundary.ends_elsewhere:
             self._tell_elsewhere(name, boundary.slots, boundary.contributions, boundary.passed_through)
         if boundary.outputs:
@@ -174,7 +176,28 @@ class GradientObservers:
                 # A leaf's node outlives the step: nothing of ours may stay on it, whether it fired or not.
                 self._handles.append((None if is_leaf else call, handle))
 
-    def changed(self, name: str, tensor: torch.Tensor, inputs: list[Edge | None], floor: int) -> None:
+    def _settled(self, name: str, edges: list[SeenEdge], role: str) -> list[Edge | None]:
+        """The edges as they are after the call; what cannot be followed is told.
+
+        Args:
+            name: the backward entry's name.
+            edges: of the call's inputs or outputs.
+            role: where their gradients stand in the entry.
+        """
+        settled: list[Edge | None] = []
+        for slot, seen in enumerate(edges):
+            if not isinstance(seen, StaleView):
+                settled.append(seen)
+                continue
+            with _NoTorchFunction():
+                edge, may_come = seen.settle()
+            settled.append(edge)
+            if edge is None and (may_come or role == "input"):
+                self.report(name, f"{role} {slot}: {UNKNOWN}")
+                self.encoder.unread((str(slot),), Side(name, role, False), UNREAD)
+        return settled
+
+    def changed(self, name: str, tensor: torch.Tensor, inputs: list[SeenEdge], floor: int) -> None:
         """A call that gives nothing has changed a tensor in place (`x[0] = y`): tell whose gradients can no longer be read.
 
         Args:
@@ -182,10 +205,13 @@ class GradientObservers:
             tensor: what was changed.
             inputs, floor: as in `watch`.
         """
-        outputs = edges_of([tensor], lambda reason: self.report(name, reason))
-        found = trace(outputs, inputs, floor)
+        if torch_internals.is_stale_view(tensor):
+            tensor = torch_internals.base_of_view(tensor)  # its node stands for the change, and is there
+        outputs = [None if isinstance(edge, StaleView) else edge for edge in edges_of([tensor], lambda reason: self.report(name, reason))]
+        known = [None if isinstance(edge, StaleView) else edge for edge in inputs]
+        found = trace(outputs, known, floor)
         if len(found) != 3 and Boundary(*found).views_changed:
-            self._tell_cut(name, outputs, inputs, found[2], found[3], gives=False)
+            self._tell_cut(name, outputs, known, found[2], found[3], gives=False)
 
     def _makers_of(self, identity: tuple[Any, ...]) -> Sequence[str]:
         """Names of the calls whose output a node made."""

@@ -15,28 +15,37 @@ import torch
 
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
+from msprobe.pytorch.dump.stale_views import StaleView
 
 Edge = tuple[Any, int]
 """(node, number of its output); for a leaf (id of the tensor, -1): its node is not made before somebody needs it."""
+SeenEdge = Edge | StaleView | None
+"""None where it could not be read."""
 _LeafNode = torch_internals.LeafNode
 _MAIN_THREAD = threading.main_thread().ident or 0
 
 
-def _edges_in_python(tensors: list[torch.Tensor]) -> list[Edge | None]:
-    return [(id(tensor), -1) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr) for tensor in tensors]
+def _edge_of(tensor: torch.Tensor) -> Edge | StaleView:
+    if torch_internals.is_stale_view(tensor):
+        return StaleView(tensor)
+    node = tensor.grad_fn
+    return (id(tensor), -1) if node is None else (node, tensor.output_nr)
 
 
-def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[Edge | None]:
+def _edges_in_python(tensors: list[torch.Tensor]) -> list[SeenEdge]:
+    return [_edge_of(tensor) for tensor in tensors]
+
+
+def edges_of(tensors: list[torch.Tensor], report: Callable[[str], None]) -> list[SeenEdge]:
     """The edge of each tensor; None, and `report(reason)`, where reading it fails (a view whose base was changed as autograd forbids)."""
     try:
         return edges_of_all(tensors)
     except Exception as error:
         let_through(error)
-    edges: list[Edge | None] = []
+    edges: list[SeenEdge] = []
     for tensor in tensors:
         try:
-            node = tensor.grad_fn
-            edges.append((id(tensor), -1) if node is None else (node, tensor.output_nr))
+            edges.append(_edge_of(tensor))
         except Exception as error:
             let_through(error)
             edges.append(None)
@@ -222,13 +231,21 @@ def _dtype_at(edge: Edge) -> torch.dtype | None:
 
 
 trace: Callable[[list[Edge | None], list[Edge | None], int], tuple[Any, ...]] = trace_in_python
-edges_of_all: Callable[[list[torch.Tensor]], list[Edge | None]] = _edges_in_python
+edges_of_all: Callable[[list[torch.Tensor]], list[SeenEdge]] = _edges_in_python
 """The edge of each tensor; raises what reading one raises."""
 try:
     from msprobe.pytorch.dump import _hot
 
     classes = _LeafNode, torch_internals.PythonNode
     _hot.set_classes(*classes, _dtype_at, torch_internals.makes_view, torch_internals.sequence_number, _MAIN_THREAD)
+    _hot.set_views(
+        torch_internals.TensorBase,
+        StaleView,
+        torch_internals.get_creation,
+        torch_internals.set_creation,
+        torch_internals.Creation.DEFAULT,
+        torch_internals.Creation.MULTI_OUTPUT_NODE,
+    )
     trace, edges_of_all = _hot.trace, _hot.edges
 except ImportError:  # no compiler when msprobe was installed
     pass

@@ -13,7 +13,7 @@ from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.api_call import backward_of
 from msprobe.pytorch.dump.api_dump.mode import ApiMode
 from msprobe.pytorch.dump.encoder import CUT_SHORT, NO_RESULT, Side
-from msprobe.pytorch.dump.graph_walk import Edge, edges_of
+from msprobe.pytorch.dump.graph_walk import SeenEdge, edges_of
 from msprobe.pytorch.dump.module_dump.hooks import HookPlan
 from msprobe.pytorch.dump.step_record import StepRecord
 from msprobe.recording.calls import OpenModule, ThreadState
@@ -51,7 +51,7 @@ class ModuleRecorder:
             let_through(caught)
             step.unrecorded.count += 1
 
-    def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[Edge | None]:
+    def _edges(self, step: StepRecord, name: str, tensors: list[torch.Tensor]) -> list[SeenEdge]:
         with _NoTorchFunction():
             return edges_of(tensors, lambda reason: self._tell(step, name, reason))
 

@@ -17,6 +17,7 @@ import torch
 from msprobe.contain import let_through
 from msprobe.pytorch import torch_internals
 from msprobe.pytorch.dump.encoder import Encoder, Path, Record, Side
+from msprobe.pytorch.dump.stale_views import UNKNOWN
 from msprobe.pytorch.save.encoder import SavedSide
 from msprobe.recording.late_calls import LateInStep
 from msprobe.recording.saved_nesting import blank, put
@@ -179,6 +180,8 @@ class Gradients:
     def put(self, tensor: torch.Tensor, hook: _Hook) -> None:
         """Put a hook on a tensor."""
         with _NoTorchFunction():
+            if torch_internals.is_stale_view(tensor):
+                raise ValueError(UNKNOWN)
             if tensor.grad_fn is None:
                 untouched = torch_internals.put_leaf_hook(tensor, hook)
                 self._on_leaves.append((weakref.ref(tensor), weakref.ref(hook), untouched))

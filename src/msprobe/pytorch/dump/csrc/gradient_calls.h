@@ -102,6 +102,21 @@ static int edges_of(Observers *o, PyObject *name, PyObject *tensors, EdgeList *e
     return count >= 0;
 }
 
+/* What views whose place was not known have become since: see GradientObservers._settled. */
+static int settle_views(Observers *o, PyObject *name, EdgeList *edges, const char *role)
+{
+    int open = 0;
+    for (int k = 0; k < edges->count; k++) open = open || (!edges->edges[k].key && edges->edges[k].node);
+    if (!open) return 1;
+    PyObject *list = list_of_edges(edges), *settled = list ? PyObject_CallMethod((PyObject *)o, "_settled", "OOs", name, list, role) : NULL;
+    edges_free(edges);
+    edges_init(edges);
+    int ok = settled && edges_from_list(edges, settled);
+    Py_XDECREF(list);
+    Py_XDECREF(settled);
+    return ok;
+}
+
 /* The nodes of the outputs that are leaves, by the leaf's id; NULL without an error where none is. */
 static PyObject *nodes_of_leaves(Observers *o, const Trace *trace, PyObject *tensors)
 {
@@ -179,7 +194,7 @@ static int watch_call(Observers *o, PyObject *name, PyObject *parent, PyObject *
 {
     EdgeList outputs;
     edges_init(&outputs);
-    int ok = observers_ready(o) && edges_of(o, name, tensors, &outputs);
+    int ok = observers_ready(o) && edges_of(o, name, tensors, &outputs) && settle_views(o, name, &outputs, "input");
     for (int k = 0; ok && k < outputs.count; k++) ok = !outputs.edges[k].key || add_maker(o, outputs.edges + k, name);
     if (ok) {
         Trace trace;
@@ -206,7 +221,8 @@ static PyObject *observers_watch(PyObject *self, PyObject *const *args, Py_ssize
     if (floor == -1 && PyErr_Occurred()) return NULL;
     EdgeList inputs;
     edges_init(&inputs);
-    int ok = edges_from_list(&inputs, args[3]) && watch_call((Observers *)self, args[0], args[1], args[2], &inputs, floor);
+    int ok = edges_from_list(&inputs, args[3]) && settle_views((Observers *)self, args[0], &inputs, "output")
+          && watch_call((Observers *)self, args[0], args[1], args[2], &inputs, floor);
     edges_free(&inputs);
     return ok ? Py_BuildValue("") : NULL;
 }

@@ -5,7 +5,7 @@
 
 #include "graph_map.h"
 
-#define EACH_GRAPH_NAME(X) X(next_functions) X(_sequence_nr) X(variable) X(__name__) X(grad_fn) X(output_nr)
+#define EACH_GRAPH_NAME(X) X(next_functions) X(_sequence_nr) X(variable) X(__name__) X(grad_fn) X(output_nr) X(_version) X(_base)
 EACH_GRAPH_NAME(DECLARE_NAME)
 
 static PyObject *leaf_class, *python_class, *dtype_at, *makes_view, *numbers_given; /* see set_classes */
@@ -87,10 +87,85 @@ static int read_next(PyObject *edge, PyObject **node, void **key, long *number)
     return !(*number == -1 && PyErr_Occurred());
 }
 
+/* --- attributes of tensors ------------------------------------------------------------------------------------------------------------- */
+/* Of plain tensors they are read without a look at their class. */
+enum { GRAD_FN, OUTPUT_NR, VERSION, BASE, ATTRIBUTES };
+static PyObject **const attribute_names[] = {&n_grad_fn, &n_output_nr, &n__version, &n__base};
+static PyObject *attributes[ATTRIBUTES]; /* see set_views */
+static PyObject *(*attribute_getters[ATTRIBUTES])(PyObject *attribute, PyObject *object, PyObject *class);
+static PyObject *stale_view_class, *get_creation, *set_creation, *usual_creation, *forbidding_creation;
+
+enum { OTHER_CLASS, PLAIN_TENSOR, PLAIN_PARAMETER };
+
+static int class_of(PyObject *tensor)
+{
+    PyObject *class = (PyObject *)Py_TYPE(tensor);
+    if (class == PyTuple_GetItem(tensor_classes, 0)) return PLAIN_TENSOR;
+    return class == PyTuple_GetItem(tensor_classes, 1) ? PLAIN_PARAMETER : OTHER_CLASS;
+}
+
+static PyObject *read_attribute(PyObject *tensor, int class, int which)
+{
+    if (class == OTHER_CLASS || !attribute_getters[which]) return PyObject_GetAttr(tensor, *attribute_names[which]);
+    return attribute_getters[which](attributes[which], tensor, (PyObject *)Py_TYPE(tensor));
+}
+
+/* Whether an answer is true; takes it. What raises is not. */
+static int is_yes(PyObject *answer)
+{
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (yes < 0) PyErr_Clear();
+    return yes > 0;
+}
+
+static int mark_creation(PyObject *view, PyObject *as)
+{
+    PyObject *done = PyObject_CallFunctionObjArgs(set_creation, view, as, NULL);
+    Py_XDECREF(done);
+    if (!done) PyErr_Clear();
+    return done != NULL;
+}
+
+/* Whether this is a view of memory that was changed; anything else has its node, or makes it at no other time. Parameters are made
+   detached, and every step of an optimizer changes them. */
+static int may_be_stale(PyObject *tensor, int class)
+{
+    if (class == PLAIN_PARAMETER || !is_yes(read_attribute(tensor, class, VERSION))) return 0;
+    PyObject *base = read_attribute(tensor, class, BASE);
+    int is_view = base && base != Py_None;
+    Py_XDECREF(base);
+    if (!base) PyErr_Clear();
+    return is_view;
+}
+
+/* A tensor's grad_fn, NULL with an error set; or stale, see torch_internals.is_stale_view, and nothing. No other thread of Python runs while
+   the view is marked. */
+static PyObject *read_node(PyObject *tensor, int class, int *stale)
+{
+    *stale = 0;
+    if (!may_be_stale(tensor, class)) return read_attribute(tensor, class, GRAD_FN);
+    PyObject *creation = PyObject_CallFunctionObjArgs(get_creation, tensor, NULL);
+    if (creation && mark_creation(tensor, forbidding_creation)) {
+        PyObject *node = read_attribute(tensor, class, GRAD_FN);
+        if (!node) PyErr_Clear();
+        mark_creation(tensor, creation);
+        int usual = node ? 0 : PyObject_RichCompareBool(creation, usual_creation, Py_EQ);
+        *stale = usual > 0;
+        if (node || *stale) {
+            Py_DECREF(creation);
+            return node;
+        }
+    }
+    Py_XDECREF(creation);
+    PyErr_Clear();
+    return read_attribute(tensor, class, GRAD_FN); /* where it is stale all the same, this raises */
+}
+
 /* --- where the gradients of tensors arrive ------------------------------------------------------------------------------------------- */
-/* The place of one tensor: (node, number of its output), (address of a leaf, -1), or nothing where it could not be read. */
+/* The place of one tensor: (node, number of its output), (address of a leaf, -1), or nothing where it could not be read or is not made yet. */
 typedef struct {
-    PyObject *node; /* owned; NULL for a leaf */
+    PyObject *node; /* owned; NULL for a leaf; a StaleView where there is no key */
     void *key;      /* the node, or the leaf's address; NULL: not known */
     long number;
 } Edge;
@@ -134,13 +209,18 @@ static int edges_add(EdgeList *list, PyObject *node, void *key, long number) /* 
 
 static int edges_add_plain(EdgeList *list, PyObject *tensor)
 {
-    PyObject *node = PyObject_GetAttr(tensor, n_grad_fn);
+    int stale, class = class_of(tensor);
+    PyObject *node = read_node(tensor, class, &stale);
+    if (stale) {
+        PyObject *view = PyObject_CallFunctionObjArgs(stale_view_class, tensor, NULL);
+        return view && edges_add(list, view, NULL, 0);
+    }
     if (!node) return 0;
     if (node == Py_None) {
         Py_DECREF(node);
         return edges_add(list, NULL, tensor, -1);
     }
-    PyObject *answer = PyObject_GetAttr(tensor, n_output_nr);
+    PyObject *answer = read_attribute(tensor, class, OUTPUT_NR);
     long number = answer ? PyLong_AsLong(answer) : -1;
     Py_XDECREF(answer);
     if (number == -1 && PyErr_Occurred()) {
@@ -165,8 +245,9 @@ static int edges_from_list(EdgeList *list, PyObject *given)
     Py_ssize_t count = PyList_Size(given);
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *edge = PyList_GetItem(given, k);
-        if (edge == Py_None) {
-            if (!edges_add(list, NULL, NULL, 0)) return 0;
+        if (edge == Py_None || (PyObject *)Py_TYPE(edge) == stale_view_class) {
+            Py_INCREF(edge);
+            if (!edges_add(list, edge == Py_None ? NULL : edge, NULL, 0)) return 0;
             continue;
         }
         PyObject *first = PyTuple_GetItem(edge, 0), *second = first ? PyTuple_GetItem(edge, 1) : NULL;
@@ -189,7 +270,7 @@ static PyObject *list_of_edges(const EdgeList *list)
         Edge edge = list->edges[k];
         PyObject *item;
         if (!edge.key) {
-            item = Py_None;
+            item = edge.node ? edge.node : Py_None;
             Py_INCREF(item);
         } else if (edge.node) {
             item = Py_BuildValue("(Ol)", edge.node, edge.number);

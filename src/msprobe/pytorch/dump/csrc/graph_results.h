@@ -173,9 +173,33 @@ static PyObject *set_classes(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(set_views_doc, "set_views(tensor, stale, get, set, usual, forbidding, /)\n--\n\n"
+"The class that has the attributes of tensors, StaleView, and of torch_internals: get_creation, set_creation and two values of Creation.");
+
+static PyObject *set_views(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *tensor, *given[5], **kept[] = {&stale_view_class, &get_creation, &set_creation, &usual_creation, &forbidding_creation};
+    if (!PyArg_ParseTuple(args, "OOOOOO", &tensor, given, given + 1, given + 2, given + 3, given + 4)) return NULL;
+    for (int k = 0; k < 5; k++) {
+        Py_INCREF(given[k]);
+        Py_XDECREF(*kept[k]);
+        *kept[k] = given[k];
+    }
+    for (int k = 0; k < ATTRIBUTES; k++) {
+        PyObject *attribute = PyObject_GetAttr(tensor, *attribute_names[k]);
+        if (!attribute) return NULL;
+        Py_XDECREF(attributes[k]);
+        attributes[k] = attribute;
+        attribute_getters[k] = (PyObject *(*)(PyObject *, PyObject *, PyObject *))PyType_GetSlot(Py_TYPE(attribute), Py_tp_descr_get);
+    }
+    Py_RETURN_NONE;
+}
+
 #define GRAPH_METHODS \
     {"trace", (PyCFunction)(void (*)(void))graph_trace, METH_FASTCALL, trace_doc}, \
     {"edges", graph_edges, METH_O, edges_doc}, \
-    {"set_classes", set_classes, METH_VARARGS, set_classes_doc},
+    {"set_classes", set_classes, METH_VARARGS, set_classes_doc}, \
+    {"set_views", set_views, METH_VARARGS, set_views_doc},
 
 #endif
