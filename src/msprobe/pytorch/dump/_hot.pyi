@@ -14,7 +14,7 @@ def set_classes(
     python: type,
     dtype_at: Callable[[Any], Any],
     makes_view: Callable[[Any], bool],
-    sequence_number: Callable[[Any], int],
+    numbers_given: Callable[[], int],
     main_thread: int,
     /,
 ) -> None: ...
