@@ -12,6 +12,7 @@ import torch.nn as nn
 from capturing import Run, configured
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+BEFORE_2_7 = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7)
 
 
 class Net(nn.Module):
@@ -106,6 +107,8 @@ def test_operators_that_compile_themselves(tmp_path: Path, work: Any, level: str
     torch._dynamo.reset()
     torch.manual_seed(0)
     net = Net(work)
+    if work is _scan and BEFORE_2_7:
+        pytest.skip("this torch has no gradients of scan")
     debugger = configured(tmp_path, level=level)
     debugger.start(net)
     watched = train(net, net)

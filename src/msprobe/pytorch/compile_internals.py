@@ -66,7 +66,8 @@ def _is_exporting(callback: Any) -> bool:
     return False
 
 
-_OWN_COMPILING = ("torch._higher_order_ops.", "torch.nn.attention.")
+_OPERATORS = "torch._higher_order_ops."
+_ATTENTION = "torch.nn.attention."
 
 
 def _compiles_itself(asking: FrameType | None) -> bool:
@@ -75,7 +76,11 @@ def _compiles_itself(asking: FrameType | None) -> bool:
         call = compiled_call(asking)
         if call is not None:
             made = call[0]
-            return isinstance(made, FunctionType) and "<locals>" in made.__qualname__ and str(made.__module__).startswith(_OWN_COMPILING)
+            if not isinstance(made, FunctionType):
+                return False
+            module = str(made.__module__)
+            # A user may compile flex_attention; what is made inside of it compiles itself, as every operator does (associative_scan of 2.6).
+            return module.startswith(_OPERATORS) or (module.startswith(_ATTENTION) and "<locals>" in made.__qualname__)
         asking = asking.f_back if asking is not None else None
     return False
 

@@ -52,9 +52,9 @@ class _Before(_Hook):
     __slots__ = ()
 
     def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if (
-            self._owner() is module and kwargs is not None and not _is_compiling()
-        ):  # without them: removed by a stop() inside another hook of this very call
+        # Compiling is asked for first: what traces a call (torch.cond does) need not understand the rest. Without keyword arguments: the
+        # hook was removed by a stop() inside another hook of this very call.
+        if not _is_compiling() and self._owner() is module and kwargs is not None:
             self._call(self._name, module, args, kwargs)
 
 
@@ -74,7 +74,7 @@ class ByCaller(_Before):
         self._names, self._caller = names, caller
 
     def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if self._owner() is module and kwargs is not None and not _is_compiling():
+        if not _is_compiling() and self._owner() is module and kwargs is not None:
             self._call(self._names.get(self._caller(), self._name), module, args, kwargs)
 
 
@@ -84,7 +84,7 @@ class _After(_Hook):
     __slots__ = ()
 
     def __call__(self, module: torch.nn.Module, *rest: Any) -> None:
-        if self._owner() is module and not _is_compiling():
+        if not _is_compiling() and self._owner() is module:
             self._call(self._name, module, rest[-1])
 
 
