@@ -79,7 +79,7 @@ def _compiles_itself(asking: FrameType | None) -> bool:
             if not isinstance(made, FunctionType):
                 return False
             module = str(made.__module__)
-            # A user may compile flex_attention; what is made inside of it compiles itself, as every operator does (associative_scan of 2.6).
+            # A user may compile flex_attention; what is made inside of it compiles itself, as every operator does (2.6: associative_scan).
             return module.startswith(_OPERATORS) or (module.startswith(_ATTENTION) and "<locals>" in made.__qualname__)
         asking = asking.f_back if asking is not None else None
     return False
