@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from msprobe import numerics
-from msprobe.comparison.judging.masks import both_filled, scale_of
-from msprobe.comparison.judging.values import unit_of
-from msprobe.comparison.measure import FILL_BELOW, FILL_FLOAT16, Agreement, Measure
+from msprobe.comparison.fill_values import both_filled, scale_of
+from msprobe.comparison.measure import FILL_BELOW, FILL_FLOAT16, Agreement, Measure, rounding_of
 from msprobe.comparison.rows import Row
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def have_other_fill(target: Row, golden: Row) -> bool:
     """Whether both are floating-point, their Mins are fill values, and not the same one."""
     if target.statistics[1] == golden.statistics[1] or not both_filled(target, golden):
         return False
-    return unit_of(target.dtype) > 0 and unit_of(golden.dtype) > 0
+    return min(rounding_of(row.dtype, row.dtype) for row in (target, golden)) > 0
 
 
 def measure_masked(rows: tuple[Row, Row], target: TensorLike, golden: TensorLike, measure: Measure) -> Measure:

@@ -14,8 +14,8 @@ import math
 import struct
 from typing import NamedTuple
 
+from msprobe.comparison.fill_values import has_fill
 from msprobe.comparison.judging.accepted import is_acceptable
-from msprobe.comparison.judging.masks import has_fill
 from msprobe.comparison.judging.values import unit_of
 from msprobe.comparison.rows import Row
 

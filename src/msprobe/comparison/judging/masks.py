@@ -7,9 +7,9 @@ other elements would have no weight in a norm: they are measured by themselves.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from msprobe.comparison.measure import Agreement, Measure, is_fill, relative_difference
+from msprobe.comparison.fill_values import scale_of
+from msprobe.comparison.measure import Agreement, Measure, relative_difference
 from msprobe.comparison.rows import Row
 
 _SHARE = 1e-4
@@ -38,29 +38,9 @@ def without_fill(target: Row, golden: Row, measure: Measure) -> Measure:
     return measure._replace(size=largest, agreement=agreement, filled=differ)
 
 
-def scale_of(target: Row, golden: Row) -> float:
-    """What sizes are relative to, of two tensors whose Max is no fill value."""
-    return float(max(1.0, abs(target.statistics[0]), abs(golden.statistics[0])))
-
-
 def _masked_share(row: Row) -> float | None:
     """Share of the elements that hold the fill value, None where the Mean does not tell."""
     mean, lowest = row.statistics[2], row.statistics[1]
     if type(mean) is not float or not math.isfinite(mean) or not math.isfinite(lowest):
         return None
     return float(mean / lowest)
-
-
-def both_filled(target: Row, golden: Row) -> bool:
-    """Whether the Min of both is a fill value, and the Max of both is none."""
-    return has_fill(target) and has_fill(golden)
-
-
-def has_fill(row: Row) -> bool:
-    """Whether the Min of a floating-point tensor is a fill value and its Max is none."""
-    highest, lowest = row.statistics[:2]
-    return is_fill(lowest) and _is_ordinary(highest)
-
-
-def _is_ordinary(value: Any) -> bool:
-    return type(value) is float and math.isfinite(value) and not is_fill(value)

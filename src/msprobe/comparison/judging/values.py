@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from msprobe.comparison.calls import Measured
-from msprobe.comparison.judging.masks import has_fill
+from msprobe.comparison.fill_values import has_fill
 from msprobe.comparison.measure import Agreement
 from msprobe.comparison.rows import Statistics
 

@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from msprobe.comparison.calls import OVERWRITTEN, UNINITIALISED, Measured, MeasuredCall, execution_order, measured_anew
+from msprobe.comparison.fill_values import both_filled
 from msprobe.comparison.judging.absent import excuse
 from msprobe.comparison.judging.backward import expected_gradient, passed_or_not
 from msprobe.comparison.judging.expected import expected_output
-from msprobe.comparison.judging.masks import both_filled, without_fill
+from msprobe.comparison.judging.masks import without_fill
 from msprobe.comparison.judging.operations import Kind, kind_of
 from msprobe.comparison.judging.reordered import LAST_DIGITS, digits_count, is_reordered
 from msprobe.comparison.judging.steps import APIS as STEPS
